@@ -89,10 +89,10 @@ class BallotTest : public testing::Test {
   core::HolderView Vote(uint8_t n, uint64_t token) const {
     return {.owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)};
   }
-  void Notice(NodeIndex node, uint8_t n, uint64_t token) {
+  void Notice(NodeIndex node, uint8_t n, uint64_t token, Duration ahead = {}) {
     now_ += microseconds(100);
-    Step(NodeNotice{node,
-                    {.name = TheLock(), .owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)}});
+    Step(NodeNotice{
+        node, {.name = TheLock(), .owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)}, ahead});
   }
 
   void Wait(uint8_t n) {
@@ -147,6 +147,27 @@ TEST_F(BallotTest, SuchAVoteIsYieldedOnceARoundThatBeganLaterShowsTheHolder) {
   Answer(1, Voted{kToken, TimeOf(), {}});
   Answer(2, Behind(1));
   EXPECT_EQ(CountAsked<YieldVote>(), 1u);
+}
+
+// The holder's key ended early there, and it may believe: nobody has looked at that clock since.
+TEST_F(BallotTest, AVoteByANoticeOfAClockThatWasSetForwardDoesNotCount) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Notice(1, 2, kToken);
+  Notice(2, 2, kToken, milliseconds(100));
+  EXPECT_EQ(Granted(), nullptr);
+  EXPECT_EQ(CountAsked<ConfirmVote>(), 0u);
+  EXPECT_NE(ballot_.nodes().WhyNot(2, now_), "");
+  Notice(0, 2, kToken);
+  EXPECT_NE(Granted(), nullptr) << "the other servers suffice";
+}
+
+TEST_F(BallotTest, AVoteByANoticeOfAClockThatIsALittleAheadCounts) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Notice(1, 2, kToken);
+  Notice(2, 2, kToken, ServerClock::kTolerance);
+  EXPECT_NE(Granted(), nullptr);
 }
 
 TEST_F(BallotTest, ServersThatRefuseToConfirmAreAskedAgainOnlyAfterAPause) {

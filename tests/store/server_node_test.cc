@@ -249,6 +249,9 @@ TEST_F(ServerNodeTest, ANoticeOfAnotherTimeHasTheClockAskedForAtOnce) {
   Play(1, {.run_id = "old", .seconds = kOld.seconds + 60});
   ASSERT_EQ(steps_.size(), 2u);
   EXPECT_GT(steps_[1], seconds(79));
+  wire(0).Reply(notice("1700000060050005"));
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 60, .us = 50'005});
+  EXPECT_EQ(steps_.size(), 3u) << "a notice comes late, but never early";
 }
 
 TEST_F(ServerNodeTest, AClockThatDiffersAfterAReconnectIsTold) {

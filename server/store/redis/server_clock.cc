@@ -11,9 +11,6 @@ using core::StoreTime;
 
 namespace {
 
-// Jumps smaller than this are inside every lease's margin and not worth an alarm.
-constexpr Duration kTolerance = std::chrono::milliseconds(2);
-
 // Bounded: what a server says of time is not to be trusted.
 Duration SinceEpoch(StoreTime time) {
   return std::chrono::microseconds(std::clamp(time, StoreTime{}, core::kMaxStoreTime).us);

@@ -17,6 +17,9 @@ namespace distlock::store {
 
 class ServerClock {
  public:
+  // A clock that was set by less than this is inside every lease's margin and not worth an alarm.
+  static constexpr core::Duration kTolerance = std::chrono::milliseconds(2);
+
   // `drift_ppm`: bound on the clock-rate error of each of the two machines.
   explicit ServerClock(uint32_t drift_ppm) : drift_ppm_(drift_ppm) {}
 
@@ -35,7 +38,8 @@ class ServerClock {
   // The earliest broker time at which the server's clock can have shown `time`, and never after `now`.
   core::Instant Earliest(core::StoreTime time, core::Instant now) const;
 
-  // By how much `time` is surely later than what the server's clock can show at `now`; zero: it is not.
+  // By how much `time` is surely later than what the server's clock can show at `now`; zero: it is not. More than
+  // kTolerance: the clock was set forward, as Learn would find of a reply with this time.
   core::Duration Ahead(core::StoreTime time, core::Instant now) const;
 
  private:

@@ -18,7 +18,7 @@ constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
 // After so much silence the server is asked for its time: it must live, and its clock, which ends keys, may be set.
 constexpr core::Duration kAskTimeAfter = std::chrono::seconds(1);
 constexpr core::Duration kCountKeysEach = std::chrono::seconds(15);
-// A notice that is older or younger than this by what is known of the server's clock tells of a clock that was set.
+// A notice that is older than this by what is known of the server's clock tells of a clock that was set, or was slow.
 constexpr core::Duration kPlausibleNotice = std::chrono::milliseconds(250);
 
 LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& options, uint64_t salt) {
@@ -286,7 +286,8 @@ void ServerNode::OnChannelMessage(std::string_view payload) {
     const core::Instant now = timers_->Now();
     grant->made = clock_.Earliest(grant->since, now);
     // By a clock that was set, a grant may look older than its ttl: first the clock, then, by its step, the waiters.
-    if (up_ && (now - grant->made > kPlausibleNotice || clock_.Ahead(grant->since, now) > kPlausibleNotice)) AskTime();
+    const bool is_ahead = clock_.Ahead(grant->since, now) > ServerClock::kTolerance;
+    if (up_ && (is_ahead || now - grant->made > kPlausibleNotice)) AskTime();
     // Another broker's connection made this grant, so no WAIT of ours covers it: our own look at the lock does.
     if (confirmation_.on()) *grant = {.name = std::move(grant->name)};
   }

@@ -166,7 +166,8 @@ void RedlockStore::OnNodeInput(Node& node, core::Input&& input) {
   } else if (const auto* step = std::get_if<core::StoreClockStep>(&input)) {
     Step(ballot::NodeClockStep{node.index, step->by});
   } else if (const auto* grant = std::get_if<core::GrantNotice>(&input)) {
-    Step(ballot::NodeNotice{node.index, *grant});
+    const core::Duration ahead = node.server->clock().Ahead(grant->since, timers_->Now());
+    Step(ballot::NodeNotice{node.index, *grant, ahead});
   } else {
     // The hand-off channel of one server, a lock that is watched, a lock that is taken by force.
     for_core_.push_back(std::move(input));

@@ -26,7 +26,7 @@ Broker::Broker(Course& course, Dice& dice, const Weather& weather, const std::ve
     : course_(course), dice_(dice), setting_(setting), judge_(judge), ballot_(setting.config) {
   for (size_t node = 0; node < servers.size(); ++node) {
     wires_.push_back(std::make_unique<Wire>(course, dice, weather, *servers[node], setting.number * 100 + 1, node,
-                                            store::LockOptions{.broker_id = BrokerId(setting.number)}, setting.hold_off,
+                                            store::LockOptions{.broker_id = BrokerId(setting.number)},
                                             static_cast<Wire::Owner*>(this)));
   }
 }

@@ -61,7 +61,6 @@ class Broker : private Wire::Owner {
     int number = 0;
     ballot::Config config;
     SkewedClock clock;
-    Duration hold_off{};
   };
 
   Broker(Course& course, Dice& dice, const Weather& weather, const std::vector<std::unique_ptr<Server>>& servers,

@@ -25,8 +25,7 @@ class Arena : public Judge {
     for (size_t i = 0; i < kContenders; ++i) {
       Broker::Setting setting{.number = static_cast<int>(i),
                               .config = {.nodes = kContenders, .longest_ttl = kTtl, .seed = dice_.Next()},
-                              .clock = {.offset = dice_.Between(Duration(0), std::chrono::hours(1))},
-                              .hold_off = kTtl + milliseconds(10)};
+                              .clock = {.offset = dice_.Between(Duration(0), std::chrono::hours(1))}};
       brokers_.push_back(std::make_unique<Broker>(course_, dice_, weather_, servers_, setting, this));
       course_.At(start, [this, i] { brokers_[i]->Begin(MakeRequest(i)); });
     }

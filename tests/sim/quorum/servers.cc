@@ -42,14 +42,13 @@ void Server::Forget() {
 }
 
 Wire::Wire(Course& course, Dice& dice, const Weather& weather, Server& server, int client, size_t node,
-           const store::LockOptions& options, Duration hold_off, Owner* owner)
+           const store::LockOptions& options, Owner* owner)
     : course_(course),
       dice_(dice),
       weather_(weather),
       server_(server),
       client_(client),
       node_(node),
-      hold_off_(hold_off),
       owner_(owner),
       codec_(options, clock_),
       votes_(options) {}
@@ -70,11 +69,13 @@ void Wire::Connect() {
   server_.model.Execute(subscriber(), {"SUBSCRIBE", codec_.grant_channel()});
   server_.Sync();
   const Instant sent = owner_->LocalTime() - weather_.trip;
-  clock_.Learn(sent, owner_->LocalTime(), {server_.NowUs()});
+  const auto step = clock_.Learn(sent, owner_->LocalTime(), {server_.NowUs()});
   const bool forgot = ever_open_ && run_ != server_.run;
   run_ = server_.run;
   ever_open_ = true;
   TellFitness();
+  // What the preparation of a connection shows is told before the server takes part.
+  if (step) owner_->OnInput(ballot::NodeClockStep{node_, *step});
   owner_->OnInput(ballot::NodeUp{node_, forgot, clock_});
   owner_->OnChannelUp();
 }
@@ -88,9 +89,13 @@ void Wire::TellFitness() {
   });
 }
 
-void Wire::TellClockStep(Duration by) {
-  if (open_) return owner_->OnInput(ballot::NodeClockStep{node_, by});
-  course_.After(milliseconds(100), [this, by] { TellClockStep(by); });
+void Wire::TellClockStep(Duration by, const std::function<void()>& seen) {
+  const auto look_after = [&](Duration time) { course_.After(time, [this, by, seen] { TellClockStep(by, seen); }); };
+  if (!open_) return look_after(milliseconds(100));
+  const Instant answers = std::max(server_.paused_until, silent_until_);
+  if (answers > course_.now()) return look_after(answers - course_.now() + 2 * LongestDelay(weather_));
+  owner_->OnInput(ballot::NodeClockStep{node_, by});
+  seen();
 }
 
 void Wire::Send(ballot::NodeOp op, const ballot::NodeCommand& command) {
@@ -187,7 +192,7 @@ void Wire::OnMessage(std::string_view payload) {
     auto notice = store::Codec::DecodeNotice(text);
     if (!notice) return;
     if (auto* grant = std::get_if<core::GrantNotice>(&*notice)) {
-      owner_->OnInput(ballot::NodeNotice{node_, *grant});
+      owner_->OnInput(ballot::NodeNotice{node_, *grant, clock_.Ahead(grant->since, owner_->LocalTime())});
     } else {
       owner_->OnStoreNotice(*std::move(notice));
     }

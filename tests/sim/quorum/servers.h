@@ -82,7 +82,8 @@ class Server {
   uint64_t run = 0;               // lives so far
   int64_t held_off_until_us = 0;  // by its clock
   Instant paused_until{};
-  Duration set_by{};  // of its clock
+  Duration set_by{};     // of its clock
+  size_t unseen_by = 0;  // brokers that have not seen how its clock was set last
 
  private:
   Course& course_;
@@ -101,7 +102,7 @@ class Wire {
   };
 
   Wire(Course& course, Dice& dice, const Weather& weather, Server& server, int client, size_t node,
-       const store::LockOptions& options, Duration hold_off, Owner* owner);
+       const store::LockOptions& options, Owner* owner);
 
   // One way, without spikes. The shortest is half of it.
   static Duration LongestDelay(const Weather& weather) { return weather.trip * 2 / 3; }
@@ -116,8 +117,8 @@ class Wire {
   bool open() const { return open_; }
   // Tells the broker whether the server counts.
   void TellFitness();
-  // Tells it what it sees when it looks at the server's clock, once it can.
-  void TellClockStep(Duration by);
+  // The broker looks at the server's clock, and is told how it was set, once the server can answer; then `seen`.
+  void TellClockStep(Duration by, const std::function<void()>& seen);
   uint64_t commands() const { return commands_; }
   int subscriber() const { return client_ + 1; }
 
@@ -139,7 +140,6 @@ class Wire {
   Server& server_;
   const int client_;
   const size_t node_;
-  const Duration hold_off_;
   Owner* const owner_;
   store::ServerClock clock_{500};
   store::Codec codec_;

@@ -54,6 +54,7 @@ class World : public Judge {
   void DrawFaults();
   void OneFault();
   void SetClock(size_t node, Duration by);
+  void SetClockRight(size_t node);
   void OnGranted(Request& request) override;
   void OnEnded(Request& request) override;
   void OnDone(Request& request, const std::string& how) override;
@@ -117,8 +118,7 @@ void World::Draw() {
     Broker::Setting setting{.number = i,
                             .config = {.nodes = nodes, .longest_ttl = ttl_, .seed = dice_.Next()},
                             .clock = {.rate = (static_cast<double>(dice_.Roll(200)) - 100) * 1e-6,
-                                      .offset = dice_.Between(Duration(0), std::chrono::hours(1))},
-                            .hold_off = hold_off_};
+                                      .offset = dice_.Between(Duration(0), std::chrono::hours(1))}};
     brokers_.push_back(std::make_unique<Broker>(course_, dice_, weather_, servers_, setting, this));
   }
   DrawRequests();
@@ -171,9 +171,14 @@ void World::DrawFaults() {
   course_.At(faults_end_, [this] {
     weather_.lost_notices = 0;
     weather_.spikes = 0;
-    // Somebody sets the clocks right.
-    for (size_t node = 0; node < servers_.size(); ++node) SetClock(node, -servers_[node]->set_by);
+    for (size_t node = 0; node < servers_.size(); ++node) SetClockRight(node);
   });
+}
+
+// Somebody does, once it was seen that it is wrong.
+void World::SetClockRight(size_t node) {
+  if (servers_[node]->unseen_by > 0) return course_.After(milliseconds(100), [this, node] { SetClockRight(node); });
+  SetClock(node, -servers_[node]->set_by);
 }
 
 void World::OneFault() {
@@ -197,10 +202,11 @@ void World::OneFault() {
     case 4:
       broker.wire(node).Break(dice_.Between(milliseconds(1), seconds(1)));
       return Log("the connection of a broker to " + name + " breaks");
-    case 5: {
+    default: {
       const Duration step = dice_.Pick(std::vector<Duration>{milliseconds(100), ttl_ / 2, ttl_ * 2, -milliseconds(100),
                                                              -ttl_, -std::chrono::hours(1)});
       if (node >= servers_.size() / 2) return;  // only of a minority
+      if (server.unseen_by > 0) return;         // a clock that is set there and back between two looks is not seen
       SetClock(node, step);
       return Log("the clock of " + name + " is set by " + std::to_string(step / milliseconds(1)) + " ms");
     }
@@ -216,7 +222,9 @@ void World::SetClock(size_t node, Duration by) {
   server.held_off_until_us += std::chrono::duration_cast<microseconds>(by).count();
   for (auto& broker : brokers_) {
     Wire* const wire = &broker->wire(node);
-    course_.After(dice_.Between(Duration(0), kClockLook), [wire, by] { wire->TellClockStep(by); });
+    ++server.unseen_by;
+    course_.After(dice_.Between(Duration(0), kClockLook),
+                  [wire, by, &server] { wire->TellClockStep(by, [&server] { --server.unseen_by; }); });
   }
 }
 

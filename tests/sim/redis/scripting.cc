@@ -205,6 +205,7 @@ const Script* ScriptEngine::Compile(std::string_view text, std::string& error) {
   }
   lua_rawgeti(lua_, LUA_REGISTRYINDEX, environment_);
   lua_setfenv(lua_, -2);
+  runs_ = 0;
   auto script = std::make_unique<Script>(Script{Sha1Hex(text), luaL_ref(lua_, LUA_REGISTRYINDEX)});
   return by_text_.emplace(std::string(text), std::move(script)).first->second.get();
 }
@@ -231,6 +232,19 @@ void ScriptEngine::Run(const Script& script, Words keys, Words args, CallCommand
     reply.Error(store::Cat("ERR Error running script ", script.sha1, ", ", what == nullptr ? "" : what));
   }
   lua_settop(lua_, 0);
+  LeaveNothing();
+}
+
+// A script leaves nothing behind but garbage. Once no more scripts are compiled, that is not collected, but forgotten.
+void ScriptEngine::LeaveNothing() {
+  if (runs_ > kSettled) {
+    if (memory_.grown() > kMostGarbage) memory_.GoBack();
+  } else if (++runs_ > kSettled) {
+    // Lua itself collects only what a single call leaves that makes very much of it.
+    lua_gc(lua_, LUA_GCSETPAUSE, 1000);
+    lua_gc(lua_, LUA_GCCOLLECT, 0);
+    if (!memory_.Keep()) runs_ = 0;
+  }
 }
 
 }  // namespace distlock::sim

@@ -44,12 +44,18 @@ class ScriptEngine {
   void Run(const Script& script, Words keys, Words args, CallCommand call, ReplySink& reply);
 
  private:
+  static constexpr int kSettled = 100;                     // calls since a script was compiled
+  static constexpr size_t kMostGarbage = size_t{1} << 20;  // bytes
+
+  void LeaveNothing();
+
   LuaMemory memory_;
   lua_State* const lua_;
   int environment_ = 0;  // the globals of a script, in Lua's registry
   int globals_ = 0;      // the table behind environment_, in Lua's registry
   int error_handler_ = 0;
   const CallCommand* running_ = nullptr;
+  int runs_ = 0;  // since a script was compiled, no more than counts
   absl::flat_hash_map<std::string, std::unique_ptr<Script>> by_text_;
 };
 

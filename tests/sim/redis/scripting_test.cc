@@ -37,6 +37,27 @@ TEST_F(ScriptingTest, RepliesBecomeLuaValues) {
   EXPECT_EQ(Eval("return #redis.call('ZRANGE', 'none', 0, -1)"), "0");
 }
 
+// Its memory goes back to what it was, in the midst of these calls.
+TEST_F(ScriptingTest, WhatCallsLeaveBehindIsForgotten) {
+  constexpr std::string_view kMuch =
+      "local t = {} for i = 1, ARGV[2] do t[i] = ARGV[1] .. i end redis.call('SET', 'last', t[#t]) return t[#t]";
+  for (int call = 0; call < 600; ++call) {
+    const std::string word = store::Cat("w", call);
+    ASSERT_EQ(Eval(kMuch, {word, "500"}), store::Cat("\"", word, "500\""));
+    ASSERT_EQ(Do({"GET", "last"}), store::Cat("\"", word, "500\""));
+    if (call % 199 == 0) {
+      ASSERT_EQ(Eval(store::Cat("return ", call)), store::Cat(call)) << "a script that is new";
+    }
+    if (call % 50 == 0) {
+      ASSERT_THAT(Eval("error(ARGV[1])", {word}), HasSubstr(word));
+    }
+  }
+  EXPECT_EQ(Eval("return #string.rep('x', 70000000)"), "70000000") << "no memory of that size is kept";
+  for (int call = 0; call < 300; ++call) {
+    ASSERT_EQ(Eval(kMuch, {"w", "500"}), "\"w500\"");
+  }
+}
+
 TEST_F(ScriptingTest, ArgumentsAreStringsOrNumbers) {
   EXPECT_EQ(Eval("redis.call('SET', KEYS[1], ARGV[1] .. #ARGV); return redis.call('GET', 'k')", {"a", "b"}), "\"a2\"");
   EXPECT_EQ(Eval("redis.call('SET', 'k', 12); return redis.call('GET', 'k')"), "\"12\"");

@@ -167,6 +167,12 @@ void Ballot::OnNext(NodeIndex node, const LockName& name, Instant sent, const st
 
 void Ballot::Handle(NodeNotice& in) {
   const core::GrantNotice& notice = in.notice;
+  // Its clock was set forward, and nobody has looked since: a key may have ended early, and its vote be this one. The
+  // core hears of it from the look.
+  if (in.ahead > ServerClock::kTolerance) {
+    context_.nodes.Suspect(in.node, context_.now);
+    context_.nodes.Refresh(context_.now);
+  }
   if (notice.owner != OwnerId{}) {
     core::HolderView vote;
     vote.owner = notice.owner;

@@ -182,10 +182,12 @@ struct NodeReply {
   Outcome outcome;
   core::StoreTime time;
 };
-// The server gave its vote to a waiter of this broker, or told that one may come for it.
+// The server gave its vote to a waiter of this broker, or told that one may come for it. `ahead`: by how much the
+// notice's stamp is later than what the server's clock could show now, by all that is known of it (ServerClock::Ahead).
 struct NodeNotice {
   NodeIndex node = 0;
   core::GrantNotice notice;
+  Duration ahead{};
 };
 
 using Input =
