@@ -14,9 +14,9 @@ if h.mine and h.kind == 'x' and string.byte(want) == 120 then
   redis.call('PEXPIRE', HOLDER, str(px))
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
-local last, length, entries
+local last, length, entries = nil, waiting, nil
 last, bad = last_token(stored)
-if not bad then length, bad = try('ZCARD', QUEUE) end
+if not bad and not length then length, bad = try('ZCARD', QUEUE) end
 if not bad then entries, bad = try('HLEN', WAITERS) end
 if bad then return bad end
 local me = parse_want(want)

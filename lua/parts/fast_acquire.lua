@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Step, the fast paths of an acquire. Uses acquire's arguments and what MGET said of the lock: value (B:h), stored
 -- (B:t), watchers (B:v). Returns the reply. Anything else goes on behind it, with nothing written, but for a grant of a
--- watched lock, which sets `granted`.
-local granted, refusal
+-- watched lock, which sets `granted`; `waiting` may then be the length of the queue.
+local granted, refusal, waiting
 -- include parts/token_check.lua
 -- Fast path: EXCLUSIVE, no holder, empty queue.
 if hold_off == '0' and not value and string.byte(want) == 120 and now_is_next and redis.pcall('ZCARD', QUEUE) == 0 then
@@ -11,6 +11,27 @@ if hold_off == '0' and not value and string.byte(want) == 120 and now_is_next an
 -- include parts/fast_grant.lua
   if refusal then return refusal end
   if granted and not watchers then return {GRANTED, NOW, NOW, NOW} end
+-- Fast path: SHARED, empty queue, and nobody, or readers none of whom may have expired; the caller is none of them.
+elseif hold_off == '0' and not value and string.byte(want) == 115 and stored and now_is_next then
+  waiting = redis.pcall('ZCARD', QUEUE)
+  if type(waiting) ~= 'number' then waiting = nil end
+  local got = waiting == 0 and redis.pcall('HMGET', HOLDER, 'holders', owner) or {}
+  local used, soonest = string.match(got[1] or '', '^s;0;(%d+);(%d+)$')
+  local is_free = got[1] == false and redis.call('EXISTS', HOLDER) == 0
+  if is_free or used and not got[2] and now < tonumber(soonest) then
+    local px = tonumber(ttl) + tonumber(delay)
+    local expiry = string.format('%.0f', now + px * 1000)
+    -- Times of the same number of digits stand in the order of their texts.
+    local first = is_free and expiry or #soonest == #expiry and soonest < expiry and soonest or expiry
+    redis.call('HSET', HOLDER, 'holders', 's;0;' .. (used or 0) + 1 .. ';' .. first, owner,
+      expiry .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';1;' .. info)
+    if is_free or redis.call('PTTL', HOLDER) < px then
+      redis.call('PEXPIRE', HOLDER, string.format('%.0f', px))
+    end
+    redis.call('SET', TOKEN, NOW, 'PX', keep)
+    granted = true
+    if not watchers then return {GRANTED, NOW, NOW, NOW} end
+  end
 -- Fast path: one EXCLUSIVE holder, and a new EXCLUSIVE waiter that goes to the end of the queue.
 elseif value and not watchers and wait == '1' and want == 'x' and preferred == '0' and stored and now_is_next then
   local holder, token = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;')

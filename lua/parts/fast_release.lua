@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Step, the fast paths of a release: the caller holds the lock EXCLUSIVE, nobody watches, and either nobody waits, or
--- the next waiter wants it EXCLUSIVE, too, and waits at the caller's broker, which needs no notice. Uses owner, token,
--- broker, keep, hold_off, and what MGET said of the lock: value (B:h), stored (B:t), watchers (B:v). Returns the
--- reply. Anything else goes on behind it, with nothing written; `waiting`, which the caller declares, may then be the
--- length of the queue.
+-- Step, the fast paths of a release: nobody watches, and either the caller holds the lock EXCLUSIVE or SHARED and
+-- nobody waits, or it holds it EXCLUSIVE and the next waiter wants it EXCLUSIVE, too, and waits at the caller's broker,
+-- which needs no notice. Uses owner, token, broker, keep, hold_off, and what MGET said of the lock: value (B:h), stored
+-- (B:t), watchers (B:v). Returns the reply. Anything else goes on behind it, with nothing written; `waiting`, which the
+-- caller declares, may then be the length of the queue.
 local held = not watchers and value and string.sub(value, 1, 35) == '1;' .. owner .. ';' and
   string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
 if held and #held <= 16 and (token == '0' or token == held) then
@@ -34,5 +34,21 @@ if held and #held <= 16 and (token == '0' or token == held) then
       end
       return {RELEASED, NOW, '', first, NOW, NOW, ttl, delay}
     end
+  end
+-- The caller is one of several readers, none of whom may have expired, and nobody waits.
+elseif not watchers and not value then
+  waiting = redis.pcall('ZCARD', QUEUE)
+  if type(waiting) ~= 'number' then waiting = nil end
+  local got = waiting == 0 and redis.pcall('HMGET', HOLDER, 'holders', owner) or {}
+  local used, soonest = string.match(got[1] or '', '^s;0;(%d+);(%d+)$')
+  local expiry, granted = string.match(got[2] or '', '^(%d+);(%d+);%d+;%d+;%d+;1;')
+  if used and expiry and now < tonumber(soonest) and now < tonumber(expiry) and (token == '0' or token == granted) then
+    if tonumber(used) <= 1 then
+      redis.call('DEL', HOLDER)
+    else
+      redis.call('HDEL', HOLDER, owner)
+      redis.call('HSET', HOLDER, 'holders', 's;0;' .. tonumber(used) - 1 .. ';' .. soonest)
+    end
+    return {RELEASED, NOW, ''}
   end
 end

@@ -68,7 +68,8 @@ local function define_general_paths()
 -- include parts/show.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-  function acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers, granted)
+  function acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers, granted,
+    waiting)
 -- include parts/acquire.lua
   end
   function release_generally(owner, token, value, watchers, waiting)
@@ -85,7 +86,8 @@ local function acquire(item)
   local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 -- include parts/fast_acquire.lua
   if not acquire_generally then define_general_paths() end
-  return acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers, granted)
+  return acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers,
+    granted, waiting)
 end
 
 local function release(item)

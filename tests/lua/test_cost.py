@@ -142,11 +142,14 @@ def test_more_unreachable_than_one_call_passes(lock, redis):
 def test_commands_of_readers_and_permits(redis):
     rw = RwLock(redis, check_ttl=False)
     assert commands(redis, lambda: rw.read(1)) == 11
-    assert commands(redis, lambda: rw.read(2)) == 9
-    assert commands(redis, lambda: rw.read(2)) == 8
+    assert commands(redis, lambda: rw.read(2, ttl=2 * TTL_MS)) == 8
+    assert commands(redis, lambda: rw.read(2, ttl=2 * TTL_MS)) == 9
     assert commands(redis, lambda: rw.renew((rw, 1, TTL_MS))) == 6
+    assert commands(redis, lambda: rw.read(3)) == 7, "the key lives long enough"
+    assert commands(redis, lambda: rw.give_back(3)) == 6
     assert commands(redis, lambda: rw.give_back(1)) == 6
-    assert commands(redis, lambda: rw.give_back(2)) == 6
+    assert commands(redis, lambda: rw.give_back(2)) == 5
+    assert commands(redis, lambda: rw.read(1)) == 8
 
 
 def test_commands_of_conversion_and_force(redis, listen):
@@ -169,7 +172,7 @@ def test_commands_of_conversion_and_force(redis, listen):
 
 def test_many_readers_cost_no_more(redis):
     rw = RwLock(redis, check_ttl=False)
-    rw.read(1)
+    rw.read(1, ttl=2 * TTL_MS)
 
     def come_and_go():
         rw.read(2), rw.give_back(2)

@@ -4,7 +4,7 @@
 import pytest
 
 from kinds import RwLock
-from lock import FOREIGN, GONE, GRANTED, HELD, QUEUED, RENEWED, TTL_MS, broker, owner
+from lock import FOREIGN, GONE, GRANTED, HELD, NOT_HOLDER, QUEUED, RELEASED, RENEWED, TTL_MS, broker, owner
 
 
 @pytest.fixture
@@ -43,6 +43,33 @@ def test_a_renewal_touches_only_its_own_slot(rw, redis):
     assert redis("HGET", rw.h, owner(2)) == before and 59_000 < redis("PTTL", rw.h) <= 60_000
     assert rw.renew((rw, 1, 60_000, 7), (rw, 3, 60_000))[2:] == [2, 2]
     assert rw.renew((rw, 1, 100))[2:] == [1] and redis("PTTL", rw.h) > 50_000, "the key lives as long as any slot"
+
+
+def test_a_reader_that_has_expired_leaves_nothing_when_the_last_one_releases(rw, redis, until):
+    rw.read(1, ttl=30)
+    rw.read(2)
+    until(lambda: 1 not in rw.holders())
+    assert rw.give_back(2) == ("", []) and redis("EXISTS", rw.h) == 0
+
+
+def test_a_reader_that_came_later_and_expires_first_leaves_nothing(rw, redis, until):
+    for n in (9, 1):
+        rw.read(n)
+    rw.read(2, ttl=30)
+    until(lambda: 2 not in rw.holders())
+    rw.give_back(9), rw.give_back(1)
+    assert rw.write(3)[0] == GRANTED
+
+
+def test_a_reader_releases_its_own_grant_only(rw):
+    rw.read(9)
+    for n in (1, 2):
+        rw.read(n)
+    assert rw.call("release", owner(1), int(rw.token_of(1)) + 1, 0, 1000, 1, broker(1), 0, 0)[0] == NOT_HOLDER
+    assert list(rw.holders()) == [9, 1, 2]
+    assert rw.call("release", owner(1), int(rw.token_of(1)), 0, 1000, 1, broker(1), 0, 0)[0] == RELEASED
+    assert rw.call("release", owner(1), 0, 0, 1000, 1, broker(1), 0, 0)[0] == NOT_HOLDER
+    assert list(rw.holders()) == [9, 2]
 
 
 def test_max_hold_cuts_a_readers_renewal(rw, redis, until):
