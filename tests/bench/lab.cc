@@ -124,10 +124,15 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
   try {
     StartRedis();
     StartOtherServers();
+    if (setup_.cluster) JoinCluster();
     for (const char* name : {"broker1", "broker2"}) {
       if (!brokers_.empty() && setup_.durable) break;
       std::vector<std::string> flags;
-      if (setup_.servers > 1 && brokers_.empty()) flags.emplace_back("--quorum-new");
+      if (setup_.cluster) {
+        flags = {"--failover-hold-off", "0", "--max-ttl", "1h"};
+      } else if (setup_.servers > 1 && brokers_.empty()) {
+        flags.emplace_back("--quorum-new");
+      }
       brokers_.push_back(std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, "dl", flags));
     }
     if (setup_.one_stopped) kill(others_.back()->pid(), SIGSTOP);
@@ -142,6 +147,7 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
 Lab::~Lab() {
   durable_.reset();
   quorums_.clear();
+  cluster_.reset();
   brokers_.clear();
   redis_.reset();
   if (setup_.one_stopped) kill(others_.back()->pid(), SIGCONT);
@@ -167,6 +173,7 @@ void Lab::StartRedis() {
     for (const char* arg : {"--appendonly", setup_.durable ? "yes" : "no", "--appendfsync", "always"}) {
       args.emplace_back(arg);
     }
+    for (std::string& arg : NodeArguments(0)) args.push_back(std::move(arg));
     redis_ = std::make_unique<Child>(args, dir_ + "/redis.log");
     try {
       if (setup_.store_delay_us > 0) StartDelayProxy();
@@ -197,9 +204,10 @@ void Lab::StartOtherServers() {
     const std::string name = "redis" + std::to_string(others_.size() + 2);
     const std::string folder = dir_ + "/" + name;
     std::filesystem::create_directory(folder);
-    auto server = std::make_unique<Child>(std::vector<std::string>{setup_.redis_server, "--bind", "127.0.0.1", "--port",
-                                                                   std::to_string(port), "--save", "", "--dir", folder},
-                                          dir_ + "/" + name + ".log");
+    std::vector<std::string> args{
+        setup_.redis_server, "--bind", "127.0.0.1", "--port", std::to_string(port), "--save", "", "--dir", folder};
+    for (std::string& arg : NodeArguments(others_.size() + 1)) args.push_back(std::move(arg));
+    auto server = std::make_unique<Child>(args, dir_ + "/" + name + ".log");
     UntilServing(*server, name, [port] {
       const RedisConnection context(redisConnect("127.0.0.1", port));
       if (context == nullptr || context->err != 0) throw std::runtime_error("nobody listens");
@@ -210,9 +218,45 @@ void Lab::StartOtherServers() {
   }
 }
 
+std::vector<std::string> Lab::NodeArguments(size_t number) {
+  if (!setup_.cluster) return {};
+  bus_ports_.resize(number);  // not that of an attempt whose port was taken
+  bus_ports_.push_back(FreePort());
+  return {"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_ports_.back())};
+}
+
+void Lab::JoinCluster() {
+  std::vector<int> ports{port_};
+  ports.insert(ports.end(), other_ports_.begin(), other_ports_.end());
+  constexpr size_t kSlots = 16384;
+  const auto ask = [&](size_t node, const std::string& command) {
+    const RedisConnection context(redisConnect("127.0.0.1", ports[node]));
+    if (context == nullptr || context->err != 0) throw std::runtime_error("a node of the Cluster does not serve");
+    const RedisReply reply(static_cast<redisReply*>(redisCommand(context.get(), command.c_str())));
+    if (reply == nullptr || reply->type == REDIS_REPLY_ERROR) throw std::runtime_error(command + " failed");
+    return std::string(reply->str, reply->len);
+  };
+  for (size_t i = 0; i < ports.size(); ++i) {
+    ask(i, "CLUSTER SET-CONFIG-EPOCH " + std::to_string(i + 1));
+    ask(i, "CLUSTER ADDSLOTSRANGE " + std::to_string(i * kSlots / ports.size()) + " " +
+               std::to_string((i + 1) * kSlots / ports.size() - 1));
+    if (i > 0) ask(i, "CLUSTER MEET 127.0.0.1 " + std::to_string(ports[0]) + " " + std::to_string(bus_ports_[0]));
+  }
+  UntilServing(*redis_, "the Cluster", [&] {
+    for (size_t i = 0; i < ports.size(); ++i) {
+      const std::string info = ask(i, "CLUSTER INFO");
+      for (const char* sign : {"cluster_state:ok", "cluster_slots_ok:16384"}) {
+        if (info.find(sign) == std::string::npos) throw std::runtime_error(info);
+      }
+    }
+    return true;
+  });
+}
+
 std::string Lab::StoreUrl() const {
   if (setup_.servers > 1) {
-    std::string url = "redlock://127.0.0.1:" + std::to_string(port_);
+    std::string url =
+        (setup_.cluster ? "redis+cluster" : "redlock") + std::string("://127.0.0.1:") + std::to_string(port_);
     for (const int port : other_ports_) url += ",127.0.0.1:" + std::to_string(port);
     return url;
   }
@@ -253,6 +297,17 @@ Lab& Lab::Quorum(size_t servers, bool one_stopped) {
     lab = std::make_unique<Lab>(std::move(setup));
   }
   return *lab;
+}
+
+Lab& Lab::Cluster() {
+  if (cluster_ == nullptr) {
+    Setup setup = setup_;
+    setup.servers = 3;
+    setup.cluster = true;
+    setup.store_on_tcp = true;
+    cluster_ = std::make_unique<Lab>(std::move(setup));
+  }
+  return *cluster_;
 }
 
 RedisConnection Lab::Connect(Transport over) const {
@@ -311,6 +366,7 @@ double Lab::OursCpuSeconds() const {
   double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + ServersCpuSeconds();
   if (durable_ != nullptr) seconds += durable_->ServersCpuSeconds();
   for (const auto& [servers, lab] : quorums_) seconds += lab->ServersCpuSeconds();
+  if (cluster_ != nullptr) seconds += cluster_->ServersCpuSeconds();
   return seconds;
 }
 

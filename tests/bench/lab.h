@@ -46,6 +46,7 @@ struct Setup {
   int store_delay_us = 0;      // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
   size_t servers = 1;          // independent ones, of a quorum if there are several
   bool one_stopped = false;    // the last of them stands still
+  bool cluster = false;        // the servers are the primaries of a Cluster
   Size size;
 };
 
@@ -115,6 +116,8 @@ class Lab {
   // A Lab with two brokers that reach so many servers over TCP: one, or a quorum of independent ones. The first call
   // starts it.
   Lab& Quorum(size_t servers, bool one_stopped);
+  // The same, on a Cluster of three primaries.
+  Lab& Cluster();
 
   // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
@@ -139,6 +142,9 @@ class Lab {
   void StartRedis();
   void StartDelayProxy();
   void StartOtherServers();
+  // What the server of that number needs to be a node of a Cluster; nothing where there is none.
+  std::vector<std::string> NodeArguments(size_t number);
+  void JoinCluster();
   double ServersCpuSeconds() const;
   std::string StoreUrl() const;
 
@@ -149,9 +155,11 @@ class Lab {
   std::unique_ptr<Child> delay_proxy_;
   std::vector<std::unique_ptr<Child>> others_;  // of a quorum, behind the first
   std::vector<int> other_ports_;
+  std::vector<int> bus_ports_;  // of a Cluster, in the order of the servers
   std::vector<std::unique_ptr<Daemon>> brokers_;
   std::unique_ptr<Lab> durable_;
   std::map<std::pair<size_t, bool>, std::unique_ptr<Lab>> quorums_;
+  std::unique_ptr<Lab> cluster_;
 };
 
 }  // namespace distlock::bench

@@ -46,6 +46,7 @@ std::vector<Section> Sections(const Setup& setup);
 std::vector<Section> UncontendedSections(const Setup& setup);
 std::vector<Section> ContendedSections(const Setup& setup);
 std::vector<Section> QuorumSections(const Setup& setup);
+std::vector<Section> ClusterSections(const Setup& setup);
 std::vector<Section> UpkeepSections(const Setup& setup);
 std::vector<Section> GrowthSections(const Setup& setup);  // empty without Setup::growth
 

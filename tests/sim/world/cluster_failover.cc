@@ -150,8 +150,8 @@ void ClusterFailover::DemoteLater(ClusterNode& node, Duration after) {
   env_.time.After(after, [this, &node] {
     if (&node == &PrimaryOf(node)) return;
     const bool reached = node.alive() && !CutAway(env_, node);
-    // What reaches a node that stands still lies in its socket: it hears of it when it goes on, behind the commands that
-    // came before, and even if it is cut off by then.
+    // What reaches a node that stands still lies in its socket: it hears of it when it goes on, behind the commands
+    // that came before, and even if it is cut off by then.
     if (reached) node.Post([this, &node] { Demote(node); });
     // It may be killed before it goes on.
     if (!reached || !node.running()) {
