@@ -12,7 +12,8 @@
 //  2. tokens: a grant's token is greater than those of all conflicting grants before it, and no two are equal;
 //  3. order: without faults, an EXCLUSIVE waiter that came when another one had its place is not served before it;
 //  4. service: once the faults are over, everybody is served;
-//  5. nothing is left in the end: in the ballots, or at the servers but for last tokens.
+//  5. nothing is left in the end: in the ballots, or at the servers but for last tokens;
+//  6. traffic: votes do not go round for ever among waiters.
 #pragma once
 
 #include <cstdint>
