@@ -66,7 +66,7 @@ started=$SECONDS
 printf 'museum of %d bugs, seed %s: building ...\n' "${#bugs[@]}" "$seed"
 log=$(mktemp)
 { { [ -f "$build/build.ninja" ] || (cd "$root" && cmake --preset release -DDISTLOCK_TESTS=ON -DDISTLOCK_UNITY=ON); } &&
-  nice cmake --build "$build" --target distlock_sim --parallel "$(nproc)"; } >"$log" 2>&1 ||
+  nice cmake --build "$build" --target distlock_sim sim_quorum_test --parallel "$(nproc)"; } >"$log" 2>&1 ||
   { tail -n 30 "$log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
 rm "$log"
 printf 'built in %d s\n' $((SECONDS - started))
@@ -80,31 +80,48 @@ for ((slot = 1; ; ++slot)); do
 done
 trap 'rm -rf "$work"' EXIT
 rm -rf "${work:?}"/*
-tree=$work/tree sound_tree=$work/sound_tree sound=$work/sound sim=$work/built/distlock_sim
-mkdir -p "$tree/tests"
+tree=$work/tree sound_tree=$work/sound_tree
+mkdir -p "$tree/tests" "$work/sound"
 cp -R "$root"/{deploy,lua,proto,server,client} "$tree"
 cp -R "$root/tests/sim" "$tree/tests"
 cp -R "$tree" "$sound_tree"
-cp "$build/bin/distlock_sim" "$sound"
+cp "$build"/bin/{distlock_sim,sim_quorum_test} "$work/sound"
 
-# Builds $sim with the files named as they are in $tree.
+# Whether the row's worlds are those of the ballot alone; and the test without seeds that is meant instead, if one is.
+is_ballot() { [ "${worlds%% *}" = ballot ]; }
+ballot_test() { [[ $worlds != 'ballot '* ]] || printf '%s' "${worlds#ballot }"; }
+
+# Builds $program with the files named as they are in $tree.
 build() {
-  nice /usr/bin/python3 -B "$museum/rebuild.py" --build "$build" --copy "$tree" --work "$work/built" bin/distlock_sim \
+  nice /usr/bin/python3 -B "$museum/rebuild.py" --build "$build" --copy "$tree" --work "$work/built" "bin/$program" \
     "$@" >"$work/build.log" 2>&1
+}
+
+worlds_of() {
+  local binary=$1 first=$2 count=$3 filter
+  filter=$(ballot_test)
+  if is_ballot; then
+    DISTLOCK_QUORUM_SEEDS=$first:$count exec nice "$binary" --gtest_filter="${filter:-QuorumWorlds.*}"
+  else
+    # Its options are words: splitting is meant.
+    # shellcheck disable=SC2086
+    exec nice "$binary" $worlds --seeds "$count" --seed "$first" --quiet
+  fi
 }
 
 # Runs worlds and prints the first with a violation: "SEED STORY". Prints nothing when there is none.
 run_worlds() {
   local binary=$1 first=$2 count=$3 text status
   # The limit is processor time, because worlds are slow on a busy machine without hanging.
-  text=$(ulimit -S -t $((HANG_SECONDS + count / WORLDS_A_SECOND))
-    # Its options are words: splitting is meant.
-    # shellcheck disable=SC2086
-    exec nice "$binary" $worlds --seeds "$count" --seed "$first" --quiet 2>&1)
+  text=$(ulimit -S -t $((HANG_SECONDS + count / WORLDS_A_SECOND)); worlds_of "$@" 2>&1)
   status=$?
   [ $status -ne 0 ] || return 0
   if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+)\ [^:]*:[^:]*\):\ ([^$'\n']*) ]]; then
     printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  elif is_ballot && [ $status -eq 1 ] && [[ $text =~ seed\ ([0-9]+):\ ([^$'\n']*) ]]; then
+    printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  elif is_ballot && [ $status -eq 1 ] && [[ $text =~ FAILED[^A-Za-z]*([^$'\n']*) ]]; then
+    printf '%s %s\n' "$first" "${BASH_REMATCH[1]}"
   elif [ "$count" -gt 1 ]; then
     # It crashed or hung, and did not name the seed.
     local half=$((count / 2)) found
@@ -120,16 +137,17 @@ run_worlds() {
 # Sets `needed` and `story`, or empties `story`. A world that goes wrong without the bug is no catch.
 search() {
   local first=$1 strict=$2 at=$1 end=$(($1 + seeds)) count found
-  story='' needed=$seeds
+  [ -z "$(ballot_test)" ] || end=$(($1 + 1))
+  story='' needed=$((end - at))
   while [ "$at" -lt "$end" ]; do
     count=$((end - at < CHUNK ? end - at : CHUNK))
-    found=$(run_worlds "$sim" "$at" "$count")
+    found=$(run_worlds "$work/built/$program" "$at" "$count")
     if [ -z "$found" ]; then
       at=$((at + count))
       continue
     fi
     at=${found%% *}
-    if [ -z "$strict" ] && [ -n "$(run_worlds "$sound" "$at" 1)" ]; then
+    if [ -z "$strict" ] && [ -n "$(run_worlds "$work/sound/$program" "$at" 1)" ]; then
       printf '        seed %s goes wrong without the bug too\n' "$at"
       at=$((at + 1))
       continue
@@ -157,16 +175,17 @@ judge() {
 }
 
 visit() {
-  local one=$1 name number touched files worlds
+  local one=$1 name number touched files worlds program=distlock_sim
   name=$(basename "$one" .patch) number=${name%%[!0-9]*}
   changes_nothing "$one" || tried=$((tried + 1))
   worlds=$(mutate worlds "$one") || return
+  ! is_ballot || program=sim_quorum_test
   touched=$(mutate --tree "$tree" apply "$one") || { fault 'DOES NOT APPLY' "$name" 'see above'; return; }
   mapfile -t files <<<"$touched"
   if ! build "${files[@]}"; then
     grep -m1 'error' "$work/build.log"
     fault 'DOES NOT BUILD' "$name" 'see above'
-  elif ! cmp -s "$build/bin/distlock_sim" "$sound"; then
+  elif ! cmp -s "$build/bin/$program" "$work/sound/$program"; then
     printf 'museum.sh: %s was built anew meanwhile; start again\n' "$build" >&2
     exit 1
   else

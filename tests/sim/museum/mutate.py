@@ -241,7 +241,7 @@ class Museum:
         return chosen or list(self.bugs)
 
     def worlds(self, name):
-        """Options of distlock_sim for the worlds that can show it; '': any."""
+        """What its row says of the worlds that can show it: options of distlock_sim, or `ballot`; '': any."""
         bug = self.bugs[name]
         lines = [] if isinstance(bug, str) else [line for line in bug.text if line.startswith("Worlds: ")]
         return lines[0].removeprefix("Worlds: ") if lines else ""
@@ -274,7 +274,7 @@ def main(arguments):
     parser.add_argument("--tree", default=os.path.join(HERE, "..", "..", ".."), help="root of the sources")
     parser.add_argument("command", choices=("list", "check", "apply", "worlds"),
                         help="list: names; check: can each be put in?; apply: put one in, print the files changed; "
-                             "worlds: the options of the simulator for one")
+                             "worlds: those that can show one")
     parser.add_argument("bugs", nargs="*", help="numbers, names or patch files (default: all)")
     options = parser.parse_args(arguments)
     root = os.path.abspath(options.tree)

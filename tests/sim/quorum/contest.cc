@@ -18,8 +18,9 @@ constexpr Duration kTtl = seconds(15);
 
 class Arena : public Judge {
  public:
-  explicit Arena(uint64_t seed) : dice_(seed) {
+  Arena(uint64_t seed, bool waits) : waits_(waits), dice_(seed) {
     weather_.trip = microseconds(500);
+    weather_.own_server_is_near = !waits;
     const Instant start = course_.now() + milliseconds(100);
     for (size_t node = 0; node < kContenders; ++node) AddServer(node);
     for (size_t i = 0; i < kContenders; ++i) {
@@ -36,7 +37,7 @@ class Arena : public Judge {
   Contest Run() {
     for (auto& broker : brokers_) broker->Start();
     const Instant limit = start_ + seconds(60);
-    while (contest_.served < kContenders && course_.Next(limit)) {
+    while (contest_.served + contest_.refused < kContenders && course_.Next(limit)) {
     }
     return contest_;
   }
@@ -62,6 +63,7 @@ class Arena : public Judge {
     request->want.mode = core::Mode::kExclusive;
     request->ttl = kTtl;
     request->hold = milliseconds(1);
+    request->waits = waits_;
     return request;
   }
 
@@ -70,9 +72,13 @@ class Arena : public Judge {
     contest_.believed_together |= ++holding_ > 1;
   }
   void OnEnded(Request&) override { --holding_; }
-  void OnDone(Request&, const std::string& how) override { contest_.served += how == "released"; }
+  void OnDone(Request&, const std::string& how) override {
+    contest_.served += how == "released";
+    contest_.refused += how == "held";
+  }
   void Log(const std::string&) override {}
 
+  const bool waits_;
   Dice dice_;
   Course course_;
   Weather weather_;
@@ -85,6 +91,7 @@ class Arena : public Judge {
 
 }  // namespace
 
-Contest RunContest(uint64_t seed) { return Arena(seed).Run(); }
+Contest RunContest(uint64_t seed) { return Arena(seed, /*waits=*/true).Run(); }
+Contest RunTries(uint64_t seed) { return Arena(seed, /*waits=*/false).Run(); }
 
 }  // namespace distlock::sim::quorum

@@ -32,5 +32,18 @@ TEST(QuorumContest, AllAreServedAndTheFirstWithinThreeRoundTrips) {
   EXPECT_LE(p99, 3.0);
 }
 
+TEST(QuorumContest, TriesThatSplitTheVotesAreRepeatedOutOfStep) {
+  constexpr size_t kCount = 200;
+  size_t without_grant = 0;
+  for (size_t seed = 1; seed <= kCount; ++seed) {
+    const Contest contest = RunTries(seed);
+    ASSERT_EQ(contest.served + contest.refused, kContenders) << "seed " << seed;
+    ASSERT_FALSE(contest.believed_together) << "seed " << seed;
+    without_grant += contest.served == 0;
+  }
+  std::printf("%zu of %zu contests of tries without a grant\n", without_grant, kCount);
+  EXPECT_LE(without_grant, kCount / 4);
+}
+
 }  // namespace
 }  // namespace distlock::sim::quorum

@@ -54,6 +54,8 @@ Wire::Wire(Course& course, Dice& dice, const Weather& weather, Server& server, i
       votes_(options) {}
 
 Duration Wire::Delay() {
+  const bool is_own = static_cast<size_t>(client_ / 100) == node_;
+  if (weather_.own_server_is_near) return LongestDelay(weather_) / (is_own ? 2 : 1);
   Duration delay = dice_.Between(LongestDelay(weather_) / 2, LongestDelay(weather_));
   if (dice_.Chance(weather_.spikes)) delay += dice_.Between(Duration(0), weather_.trip * 20);
   return delay;

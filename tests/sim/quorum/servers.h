@@ -65,6 +65,7 @@ struct Weather {
   Duration trip = std::chrono::microseconds(500);
   double spikes = 0;  // chance of a long delay
   double lost_notices = 0;
+  bool own_server_is_near = false;  // that with a broker's number; each connection takes the same time always
 };
 
 class Server {

@@ -19,6 +19,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kClockLook = seconds(1);  // a broker looks at each server's clock so often
+// For each request; those who wait long for paused servers need some hundreds.
+constexpr uint64_t kMostCommands = 5000;
+constexpr uint64_t kCountEach = 4096;  // events
 
 bool Conflict(const core::Want& a, const core::Want& b) {
   return a.mode == core::Mode::kExclusive || b.mode == core::Mode::kExclusive;
@@ -61,6 +64,8 @@ class World : public Judge {
   void Log(const std::string& text) override;
   void LogServers();
   void CheckOrder();
+  uint64_t Commands() const;
+  void CheckTraffic();
   void CheckLeft();
   void Fail(const std::string& what) {
     if (findings_.fault.empty()) findings_.fault = what;
@@ -298,6 +303,17 @@ void World::CheckOrder() {
   }
 }
 
+uint64_t World::Commands() const {
+  uint64_t all = 0;
+  for (const auto& broker : brokers_) all += broker->commands();
+  return all;
+}
+
+void World::CheckTraffic() {
+  if (Commands() <= kMostCommands * total_) return;
+  Fail("traffic: " + std::to_string(Commands()) + " commands for " + std::to_string(total_) + " requests");
+}
+
 void World::CheckLeft() {
   for (auto& broker : brokers_) {
     const ballot::Ballot& ballot = broker->ballot();
@@ -322,7 +338,8 @@ Findings World::Run() {
   // all before it.
   Duration patience = seconds(60) + 3 * (ttl_ + hold_off_) + ttl_ * 3 * static_cast<int>(total_);
   const Instant limit = std::max(start, faults_end_) + patience;
-  while (done_ < total_ && findings_.fault.empty() && course_.Next(limit)) {
+  for (uint64_t event = 1; done_ < total_ && findings_.fault.empty() && course_.Next(limit); ++event) {
+    if (event % kCountEach == 0) CheckTraffic();
   }
   if (findings_.fault.empty() && done_ < total_) {
     std::string who;
@@ -339,7 +356,7 @@ Findings World::Run() {
     CheckLeft();
   }
   if (findings_.fault.empty() && !faults_) CheckOrder();
-  for (auto& broker : brokers_) findings_.commands += broker->commands();
+  findings_.commands = Commands();
   return findings_;
 }
 

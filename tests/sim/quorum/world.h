@@ -5,14 +5,15 @@
 // plain client that believes as the core does: until the last promise ends, by its broker's clock.
 //
 // Between them connections are slow, break with commands in them (which may still run later), and lose notices;
-// servers pause, fall silent towards one broker, are restarted empty, and a minority has its clocks set. Brokers look at
-// a clock once a second, while it can answer, and a clock is not set again before all of them have seen it: one that is
-// set there and back between two looks is a limit of the product. Checked are
+// servers pause, fall silent towards one broker, are restarted empty, and a minority has its clocks set. Brokers look
+// at a clock once a second, while it can answer, and a clock is not set again before all of them have seen it: one that
+// is set there and back between two looks is a limit of the product. Checked are
 //  1. exclusion: no two conflicting clients believe at once;
 //  2. tokens: a grant's token is greater than those of all conflicting grants before it, and no two are equal;
 //  3. order: without faults, an EXCLUSIVE waiter that came when another one had its place is not served before it;
 //  4. service: once the faults are over, everybody is served;
-//  5. nothing is left in the end: in the ballots, or at the servers but for last tokens.
+//  5. nothing is left in the end: in the ballots, or at the servers but for last tokens;
+//  6. traffic: votes do not go round for ever among waiters.
 #pragma once
 
 #include <cstdint>
