@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# With DISTLOCK_GRPC=hardened, every program takes gRPC from Debian's archives, after three objects of ours: deploy/grpc
+# With DISTLOCK_GRPC=hardened, every program takes gRPC from Debian's archives, after four objects of ours: deploy/grpc
 # says why. Interposing them over the shared library does not work, because its static objects would then exist twice.
 if(NOT DISTLOCK_GRPC STREQUAL "hardened")
   if(NOT DISTLOCK_GRPC STREQUAL "system")

@@ -11,7 +11,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 readonly ROOT=${DISTLOCK_GRPC_ROOT:-/usr/local/lib/distlock-grpc}
 readonly TRANSPORT=src/core/ext/transport/chttp2/transport
-readonly PATCHED=(hpack_parser parsing)
+readonly PATCHED=(flow_control hpack_parser parsing)
 # gRPC's own registry without xDS, in place of the one with it: nothing else asks for what only xDS needs.
 readonly REGISTRY=src/core/plugin_registry/grpc_plugin_registry_noextra
 
