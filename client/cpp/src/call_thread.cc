@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call_thread.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/alarm.h>
 #include <pthread.h>
 
@@ -22,7 +23,8 @@ constexpr auto kPause = std::chrono::milliseconds(1);
 constexpr auto kQuickAnswer = std::chrono::milliseconds(5);
 
 thread_local bool in_tag = false;
-thread_local bool leads = false;
+thread_local bool leads = false;  // runs tags on a thread of the program
+thread_local bool is_inline = false;
 
 void RunTag(void* tag, bool ok) {
   const bool was = std::exchange(in_tag, true);
@@ -88,6 +90,24 @@ bool CallThread::IsShared() const {
   if (leads) return true;
   const std::lock_guard lock(state_->mu);
   return state_->clients > 1;
+}
+
+void CallThread::Inline(absl::FunctionRef<void()> start) {
+  if (is_inline) return start();  // the end of one write may start the next: not deeper
+  is_inline = true;
+  grpc_completion_queue* const queue = state_->queue.cq();
+  grpc_completion_queue_thread_local_cache_init(queue);
+  start();
+  void* tag = nullptr;
+  int ended_well = 0;
+  const bool has_ended = grpc_completion_queue_thread_local_cache_flush(queue, &tag, &ended_well) == 1;
+  bool ok = ended_well != 0;
+  if (has_ended && static_cast<grpc::internal::CompletionQueueTag*>(tag)->FinalizeResult(&tag, &ok)) {
+    const bool led = std::exchange(leads, leads || !in_tag);
+    RunTag(tag, ok);
+    leads = led;
+  }
+  is_inline = false;
 }
 
 void CallThread::Begin() {

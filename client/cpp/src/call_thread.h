@@ -12,10 +12,11 @@
 // steps aside, and looks again after a pause whether callers still come. The thread of such a caller runs nothing of
 // the program: it may hold a mutex that a callback takes.
 //
-// Thread: any; one tag runs at a time. Nothing may be in flight on the queue when this is destroyed, which may happen
-// while one of its tags runs.
+// Thread: any. Of one call, tags run one at a time, but for the end of a write that Inline has seen. Nothing may be in
+// flight on the queue when this is destroyed, which may happen while one of its tags runs.
 #pragma once
 
+#include <absl/functional/function_ref.h>
 #include <grpcpp/completion_queue.h>
 
 #include <condition_variable>
@@ -51,6 +52,10 @@ class CallThread final : public Waiting {
   // Inside a tag: whether what the program does in a callback would hold up other Clients, or run on the thread of a
   // blocked caller.
   bool IsShared() const;
+
+  // Runs `start`, which starts an operation on the queue. If the operation ends at once, as most writes do, its tag
+  // runs here: the thread that waits for the queue is not woken for it.
+  void Inline(absl::FunctionRef<void()> start);
 
   // Each tag given to it must be a CallTag*.
   grpc::CompletionQueue* queue() { return &state_->queue; }

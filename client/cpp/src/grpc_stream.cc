@@ -37,7 +37,7 @@ void GrpcStream::Authorize(const std::string& address) {
 
 void GrpcStream::Write(std::unique_ptr<Batch> batch) {
   writing_ = std::move(batch);
-  StartWrite(&writing_->message());
+  calls_.Inline([this] { StartWrite(&writing_->message()); });
 }
 
 void GrpcStream::Read() {

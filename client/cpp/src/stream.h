@@ -23,8 +23,9 @@ class Core;
 //
 // It tells the Core, on threads of the transport, one call at a time: OnResponse of each message, OnWritten of each
 // write, OnReadEnd once when no message comes any more, and at last OnStreamDone, which comes only after AllowFinish.
-// The Core counts the operations that are being started or in flight. It calls AllowFinish when the stream is broken
-// and none is left, and does not use the stream afterwards. At most one write is in flight.
+// OnWritten may also come within Write, on its thread, beside another call. The Core counts the operations that are
+// being started or in flight. It calls AllowFinish when the stream is broken and none is left, and does not use the
+// stream afterwards. At most one write is in flight.
 class Stream {
  public:
   // `link`: of the table, that it serves.
