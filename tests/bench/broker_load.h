@@ -26,8 +26,22 @@ std::unique_ptr<Load> HoldingSession(std::string target, size_t held, double ttl
 // `clients` connections to `target`, each with one unary Acquire or Release in flight.
 std::unique_ptr<Load> UnaryClients(std::string target, size_t clients);
 
-// `clients` Clients with `in_flight` slots each. A single slot uses blocking calls on a thread of its own, several
-// slots use callbacks.
-std::unique_ptr<Load> LibraryClients(const Lab& lab, size_t clients, size_t in_flight);
+// How a caller of the library gives its lock back: by Guard::Release, which waits for the answer, or by leaving the
+// guard's scope, which sends the release and waits for nothing. The next acquire of the same lock stands behind it.
+enum class Released { kAwaited, kByScope };
+
+struct BlockingShape {
+  size_t clients = 1;
+  size_t callers = 1;  // threads of each Client
+  Released release = Released::kAwaited;
+  bool waits = false;               // Lock() instead of TryLock()
+  Timed timed = Timed::kOperation;  // an operation by scope is an acquire
+};
+
+// Clients of the C++ library, each with some threads that make blocking calls, each thread on a lock of its own.
+std::unique_ptr<Load> BlockingClients(const Lab& lab, const BlockingShape& shape);
+
+// `clients` Clients with `in_flight` slots each, which go on by callbacks.
+std::unique_ptr<Load> CallbackClients(const Lab& lab, size_t clients, size_t in_flight);
 
 }  // namespace distlock::bench

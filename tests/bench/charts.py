@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the results of distlock_bench as SVG that follows the reader's colour scheme.
 
-usage: charts.py RESULTS.json FOLDER
+usage: charts.py RESULTS.json FOLDER [MS]
 
 throughput.svg and handoff.svg are bars; growth-*.svg are lines over a logarithmic x axis. Each shows the median of the
 rounds and a whisker from the least to the greatest. Only sections that were run are drawn. A case without values shows
-the reason in place of its bar, or is a gap in its line.
+the reason in place of its bar, or is a gap in its line. MS: the store was so many milliseconds away; then the bars'
+files and titles say so.
 """
 import json
 import math
@@ -153,7 +154,8 @@ def draw_bars(title, unit, groups):
                 svg.text(left + 6, y + 10.5, why, "quiet")
             else:
                 median, low, high = value
-                svg.rect(left, y, at(median) - left, 13, "ours" if "broker" in name else "other")
+                ours = "broker" in name or "distlock" in name
+                svg.rect(left, y, at(median) - left, 13, "ours" if ours else "other")
                 if high > low:
                     svg.line(at(low), y + 6.5, at(high), y + 6.5, "whisker")
                     for end in (low, high):
@@ -205,10 +207,12 @@ def draw_lines(title, x_title, unit, lines):
     return svg.done()
 
 
-def charts(results):
-    """({file: SVG}, [what is missing, and why])"""
+def charts(results, ms=""):
+    """({file: SVG}, [what is missing, and why]); ms: how far away the store was, "" for not at all"""
     sections, files, missing = results["sections"], {}, []
     for file, title, unit, column, wanted in BARS:
+        if ms:
+            file, title = file.replace(".svg", f"-{ms}ms.svg"), f"{title}; the store {ms} ms away"
         groups = [(s["title"], [(case, *spread(s, case, column)) for case in s["cases"]])
                   for name, s in sections.items() if name in wanted and s["cases"]]
         if groups:
@@ -229,10 +233,10 @@ def charts(results):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as results:
-        files, missing = charts(json.load(results))
+        files, missing = charts(json.load(results), *sys.argv[3:])
     os.makedirs(sys.argv[2], exist_ok=True)
     for name, svg in files.items():
         with open(os.path.join(sys.argv[2], name), "w", encoding="utf-8") as out:

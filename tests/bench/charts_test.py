@@ -46,6 +46,12 @@ class ChartsTest(unittest.TestCase):
         self.assertAlmostEqual(ours * 2, other, delta=0.2)
         self.assertEqual(sum(line.get("class") == "whisker" for line in svg.iter(NS + "line")), 3)
 
+    def test_a_store_at_a_distance_has_charts_of_its_own(self):
+        results = {"sections": {"lone": section("Lone", broker=pairs(200))}}
+        files, _ = charts.charts(results, "0.5")
+        self.assertEqual(list(files), ["throughput-0.5ms.svg"])
+        self.assertIn("the store 0.5 ms away", files["throughput-0.5ms.svg"])
+
     def test_a_case_without_values_shows_why(self):
         etcd = [sample(not_run="etcd is not installed")]
         drawn, _ = draw(

@@ -3,6 +3,7 @@
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -38,6 +39,10 @@ constexpr const char* kLeastScript =
     "end return renewed";
 constexpr const char* kKeyPattern = "dl:{default/least-*}:h";
 
+Sample Percentiles(const Histogram& latency) {
+  return {.values = {{"p50 µs", latency.Micros(0.5)}, {"p99 µs", latency.Micros(0.99)}}, .error = {}, .not_run = {}};
+}
+
 template <typename RoundTrip>
 Sample AfterPauses(const Lab& lab, RoundTrip round_trip) {
   Histogram latency;
@@ -47,7 +52,7 @@ Sample AfterPauses(const Lab& lab, RoundTrip round_trip) {
     round_trip();
     latency.Record(NowNanos() - start);
   }
-  return {.values = {{"p50 µs", latency.Micros(0.5)}, {"p99 µs", latency.Micros(0.99)}}, .error = {}, .not_run = {}};
+  return Percentiles(latency);
 }
 
 // A stream to a relay, driven by the thread that waits for it.
@@ -96,6 +101,27 @@ class RelayedStream {
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+};
+
+// Takes and gives back a key by turns, through a relay of its own.
+class RelayedSlot {
+ public:
+  RelayedSlot(const Lab& lab, const std::string& name) : relay_(lab), slot_(DirectKind::kSetNx, name) {
+    DirectSlot::LoadScripts(lab.Connect().get());
+    stream_ = std::make_unique<RelayedStream>(relay_.target());
+  }
+
+  void Ask() {
+    const std::string answer = stream_->Ask(holding_ ? slot_.release() : slot_.acquire());
+    if (answer != (holding_ ? "1" : "OK")) throw std::runtime_error("the relay answers " + answer);
+    holding_ = !holding_;
+  }
+
+ private:
+  const Relay relay_;
+  const DirectSlot slot_;
+  std::unique_ptr<RelayedStream> stream_;
+  bool holding_ = false;
 };
 
 template <typename Measure>
@@ -223,16 +249,44 @@ Sample IdleDirect(const Lab& lab) {
 
 Sample IdleRelayed(const Lab& lab) {
   return Measured([&] {
-    const Relay relay(lab);
-    DirectSlot::LoadScripts(lab.Connect().get());
-    const DirectSlot slot(DirectKind::kSetNx, "idle-relayed");
-    RelayedStream stream(relay.target());
-    bool holding = false;
-    return AfterPauses(lab, [&] {
-      const std::string answer = stream.Ask(holding ? slot.release() : slot.acquire());
-      if (answer != (holding ? "1" : "OK")) throw std::runtime_error("the relay answers " + answer);
-      holding = !holding;
-    });
+    RelayedSlot slot(lab, "idle-relayed");
+    return AfterPauses(lab, [&] { slot.Ask(); });
+  });
+}
+
+Sample RelayedInTurn(const Lab& lab) {
+  return Measured([&] {
+    RelayedSlot slot(lab, "relayed-in-turn");
+    const auto seconds = [](double length) { return static_cast<int64_t>(length * 1e9); };
+    const int64_t begin = NowNanos() + seconds(lab.size().warm_seconds);
+    const int64_t end = begin + seconds(lab.size().seconds);
+    Histogram latency;
+    for (int64_t start = NowNanos(); start < end; start = NowNanos()) {
+      slot.Ask();
+      if (start >= begin) latency.Record(NowNanos() - start);
+    }
+    return Percentiles(latency);
+  });
+}
+
+Sample RelayedQueue(const Lab& lab) {
+  return Measured([&] {
+    prctl(PR_SET_TIMERSLACK, 1000);  // as in OneShotQueue
+    RelayedSlot slot(lab, "relayed-queue");
+    std::vector<double> makespans;
+    for (int run = 0; run < lab.size().queue_runs; ++run) {
+      std::this_thread::sleep_for(milliseconds(100));  // the broker's waiters have waited, too
+      const int64_t start = NowNanos();
+      for (size_t i = 0; i < kQueueWaiters; ++i) {
+        slot.Ask();
+        std::this_thread::sleep_for(kQueueHold);
+      }
+      makespans.push_back(static_cast<double>(NowNanos() - start) * 1e-6);
+    }
+    std::sort(makespans.begin(), makespans.end());
+    return Sample{.values = {{"makespan ms", makespans[makespans.size() / 2]}, {"slowest ms", makespans.back()}},
+                  .error = {},
+                  .not_run = {}};
   });
 }
 

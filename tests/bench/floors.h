@@ -14,6 +14,13 @@ namespace distlock::bench {
 Sample IdleDirect(const Lab& lab);
 Sample IdleRelayed(const Lab& lab);
 
+// One command at a time as a message through a bare relay, without a pause: p50 µs, p99 µs.
+Sample RelayedInTurn(const Lab& lab);
+
+// What a queue's waiters do one after the other: hold for 1 ms, 50 times, and after each hold a command through a bare
+// relay. Columns: makespan ms, slowest ms.
+Sample RelayedQueue(const Lab& lab);
+
 // As many keys as the broker holds leases, renewed at its rate by one client, with a script that only reads them,
 // compares the owner, and sets a new time to live. Columns: redis CPU %, call ms, longest ms, as in Renewals.
 Sample LeastRenewals(const Lab& lab);

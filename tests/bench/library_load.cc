@@ -25,11 +25,12 @@ std::vector<std::unique_ptr<Client>> Connect(const Lab& lab, size_t count) {
 
 class BlockingLoad final : public Load {
  public:
-  BlockingLoad(const Lab& lab, size_t clients) : Load(clients), lab_(lab), count_(clients) {}
+  BlockingLoad(const Lab& lab, const BlockingShape& shape)
+      : Load(shape.clients * shape.callers), lab_(lab), shape_(shape) {}
 
   void Start() override {
-    clients_ = Connect(lab_, count_);
-    for (size_t i = 0; i < count_; ++i) threads_.emplace_back([this, i] { Run(i); });
+    clients_ = Connect(lab_, shape_.clients);
+    for (size_t i = 0; i < shape_.clients * shape_.callers; ++i) threads_.emplace_back([this, i] { Run(i); });
   }
 
   void Stop() override {
@@ -39,25 +40,34 @@ class BlockingLoad final : public Load {
 
  private:
   void Run(size_t i) {
-    Mutex mutex = clients_[i]->MakeMutex("library-" + std::to_string(i));
+    Mutex mutex = clients_[i / shape_.callers]->MakeMutex("library-" + std::to_string(i));
     Tally& mine = tally(i);
     while (!stopping()) {
       const int64_t start = NowNanos();
-      Result<Guard> guard = mutex.TryLock();
+      Result<Guard> guard = shape_.waits ? mutex.Lock() : mutex.TryLock();
       if (!guard) return Fail(guard.refusal().message);
       const int64_t granted = NowNanos();
-      const ReleaseOutcome outcome = guard->Release();
-      if (outcome != ReleaseOutcome::kReleased) return Fail("release: " + std::string(Name(outcome)));
-      if (recording()) {
-        mine.op_latency.Record(granted - start);
-        mine.op_latency.Record(NowNanos() - granted);
+      if (shape_.release == Released::kAwaited) {
+        const ReleaseOutcome outcome = guard->Release();
+        if (outcome != ReleaseOutcome::kReleased) return Fail("release: " + std::string(Name(outcome)));
+      } else {
+        *guard = Guard();
       }
+      Note(mine, start, granted);
       mine.pairs.fetch_add(1, std::memory_order_relaxed);
     }
   }
 
+  void Note(Tally& mine, int64_t start, int64_t granted) const {
+    if (!recording()) return;
+    const int64_t end = NowNanos();
+    if (shape_.timed == Timed::kPair) return mine.op_latency.Record(end - start);
+    mine.op_latency.Record(granted - start);
+    if (shape_.release == Released::kAwaited) mine.op_latency.Record(end - granted);
+  }
+
   const Lab& lab_;
-  const size_t count_;
+  const BlockingShape shape_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<std::thread> threads_;
 };
@@ -140,8 +150,11 @@ class CallbackLoad final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> LibraryClients(const Lab& lab, size_t clients, size_t in_flight) {
-  if (in_flight == 1) return std::make_unique<BlockingLoad>(lab, clients);
+std::unique_ptr<Load> BlockingClients(const Lab& lab, const BlockingShape& shape) {
+  return std::make_unique<BlockingLoad>(lab, shape);
+}
+
+std::unique_ptr<Load> CallbackClients(const Lab& lab, size_t clients, size_t in_flight) {
   return std::make_unique<CallbackLoad>(lab, clients, in_flight);
 }
 

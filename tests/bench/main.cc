@@ -12,6 +12,8 @@
 #include <iostream>
 #include <regex>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "bench/delay_proxy.h"
@@ -189,6 +191,7 @@ void Select(const std::regex& only, Section* section) {
     return std::none_of(section->cases.begin(), section->cases.end(), [&](const Case& c) { return c.name == name; });
   };
   std::erase_if(section->comparisons, [&](const Comparison& c) { return gone(c.of) || gone(c.against); });
+  std::erase_if(section->floors, [&](const Floor& f) { return gone(f.of) || gone(f.floor); });
 }
 
 Results Run(const Arguments& arguments) {
@@ -244,8 +247,8 @@ int main(int argc, char** argv) {
   // How this program starts itself; see relay.h and delay_proxy.h.
   if (argc == 5 && std::string_view(argv[1]) == "--relay") return distlock::bench::RunRelay(argv[2], argv[4]);
   if (argc == 6 && std::string_view(argv[1]) == "--delay-proxy") {
-    return distlock::bench::RunDelayProxy(std::atoi(argv[2]), argv[3], argv[4],
-                                          std::chrono::microseconds(std::atoi(argv[5])));
+    return distlock::bench::RunDelayProxy(std::stoi(argv[2]), argv[3], argv[4],
+                                          std::chrono::microseconds(std::stoi(argv[5])));
   }
   return distlock::bench::Main(argc, argv);
 }

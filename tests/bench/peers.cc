@@ -58,8 +58,8 @@ Section Pairs(const Setup& setup) {
       {"pairs/s", "p50 µs", "p99 µs"},
       {},
       {},
-      "Callers of one process, each on a lock of its own; latency is of a whole pair. The packages for Python and Go "
-      "do not wait for the answer to a release. "
+      "Callers of one process, each on a lock of its own; latency is of a whole pair. The packages of distlock "
+      "release by leaving the lock's scope, which does not wait for the answer. "
       "etcd writes every step to its log on disk before it answers; Redis is volatile here, for all others."};
   for (const size_t callers : {1, 16, 64}) {
     if (setup.size.smoke && callers > 16) continue;
@@ -68,6 +68,12 @@ Section Pairs(const Setup& setup) {
                                const auto load = BrokerSessions(lab.broker(0).target(), 1, callers, Timed::kPair);
                                return OfPairs(Measure(lab, *load, true));
                              }});
+    section.cases.push_back(
+        {prefix + "distlock for C++", [=](Lab& lab) {
+           const auto load = BlockingClients(
+               lab, {.callers = callers, .release = Released::kByScope, .waits = true, .timed = Timed::kPair});
+           return OfPairs(Measure(lab, *load, true));
+         }});
     for (const Library& library : Libraries()) {
       section.cases.push_back(
           {prefix + library.name, [=](Lab& lab) { return LibraryPeer(lab, library, PeerWork::kPairs, callers); }});

@@ -14,7 +14,7 @@ namespace distlock::bench {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
-constexpr size_t kParties = 64;
+constexpr size_t kParties = kReaders;
 constexpr int64_t kAcquireId = 1;  // free again once its lease is over
 constexpr int64_t kReleaseId = 2;
 

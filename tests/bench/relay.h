@@ -24,7 +24,7 @@ int RunRelay(const std::string& listen, const std::string& redis_socket);
 class Relay {
  public:
   // Throws std::runtime_error when it does not serve.
-  explicit Relay(const Lab& lab);
+  explicit Relay(const Lab& lab, Transport over = Transport::kAsSetUp);
 
   pid_t pid() const { return child_->pid(); }
   const std::string& target() const { return target_; }

@@ -116,8 +116,8 @@ class RelayLoad final : public Load {
 
 }  // namespace
 
-Relay::Relay(const Lab& lab) {
-  const bool tcp = lab.OnTcp(Transport::kAsSetUp);
+Relay::Relay(const Lab& lab, Transport over) {
+  const bool tcp = lab.OnTcp(over);
   target_ = tcp ? "127.0.0.1:" + std::to_string(FreePort()) : "unix://" + lab.folder() + "/relay.sock";
   child_ = std::make_unique<Child>(
       std::vector<std::string>{"/proc/self/exe", "--relay", target_, "--relay-redis", lab.unix_path()},

@@ -82,18 +82,52 @@ std::vector<double> Compare(const SectionResult& result, const Comparison& compa
   return values;
 }
 
+bool MoreIsBetter(const std::string& column) { return column.ends_with("/s"); }
+
+const Floor* FloorOf(const Section& section, const std::string& name) {
+  for (const Floor& floor : section.floors) {
+    if (floor.of == name) return &floor;
+  }
+  return nullptr;
+}
+
+// The share of its floor that a case reaches, in each round.
+std::vector<double> SharesOf(const SectionResult& result, const Floor& floor) {
+  std::vector<double> shares;
+  for (const auto& round : result.rounds) {
+    const auto of = ValueOf(round, floor.of, floor.column);
+    const auto least = ValueOf(round, floor.floor, floor.floor_column.empty() ? floor.column : floor.floor_column);
+    if (!of || !least) continue;
+    const double over = MoreIsBetter(floor.column) ? *least : *of;
+    if (over != 0) shares.push_back((MoreIsBetter(floor.column) ? *of : *least) / over);
+  }
+  return shares;
+}
+
 std::string OneLine(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   std::replace(text.begin(), text.end(), '|', '/');
   return text.substr(0, 300);
 }
 
+void WriteFloor(const SectionResult& result, const std::string& name, std::ostream& out) {
+  const Floor* floor = FloorOf(result.section, name);
+  if (floor == nullptr) {
+    out << " | |";
+    return;
+  }
+  const std::string why = WhyNoValues(result, floor->floor);
+  out << ' ' << (why.empty() ? Summary(SharesOf(result, *floor)) : why.substr(0, why.find(':'))) << " | "
+      << floor->column << " of: " << floor->floor << " |";
+}
+
 void WriteCases(const SectionResult& result, std::ostream& out) {
   out << "| |";
+  const bool floors = !result.section.floors.empty();
   for (const std::string& column : result.section.columns) out << ' ' << column << " |";
-  out << "\n|---|";
+  out << (floors ? " share of its floor | floor |\n|---|" : "\n|---|");
   for (size_t i = 0; i < result.section.columns.size(); ++i) out << "---:|";
-  out << '\n';
+  out << (floors ? "---:|---|\n" : "\n");
   for (const Case& c : result.section.cases) {
     out << "| " << c.name << " |";
     if (const std::string why = WhyNoValues(result, c.name); !why.empty()) {
@@ -102,6 +136,7 @@ void WriteCases(const SectionResult& result, std::ostream& out) {
     }
     for (const std::string& column : result.section.columns)
       out << ' ' << Summary(Column(result, c.name, column)) << " |";
+    if (floors) WriteFloor(result, c.name, out);
     out << '\n';
   }
 }
@@ -195,6 +230,13 @@ void WriteJson(const Results& results, std::ostream& out) {
     List(out, '{', '}', result.section.comparisons, [&](const Comparison& comparison) {
       out << Quoted(comparison.name) << ':';
       List(out, '[', ']', Compare(result, comparison), [&](double value) { out << value; });
+    });
+    out << ",\"floors\":";
+    List(out, '{', '}', result.section.floors, [&](const Floor& floor) {
+      out << Quoted(floor.of) << ":{\"floor\":" << Quoted(floor.floor) << ",\"column\":" << Quoted(floor.column)
+          << ",\"shares\":";
+      List(out, '[', ']', SharesOf(result, floor), [&](double value) { out << value; });
+      out << '}';
     });
     out << '}';
   });

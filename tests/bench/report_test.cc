@@ -69,5 +69,28 @@ TEST(Report, CallsAnErrorOfOneRoundInvalid) {
   EXPECT_THAT(Markdown(results), HasSubstr("| ratio | INVALID |"));
 }
 
+TEST(Report, ShowsTheShareOfTheFloorOfTheSameRound) {
+  SectionResult result;
+  result.section.id = "lone";
+  result.section.columns = {"pairs/s", "p50 µs"};
+  result.section.cases = {{"broker", nullptr}, {"relay", nullptr}, {"hand-off", nullptr}};
+  result.section.floors = {{"broker", "relay", "pairs/s", ""}, {"hand-off", "relay", "p50 µs", "op p50 µs"}};
+  const auto sample = [](const char* column, double value) { return Sample{{{column, value}}, {}, {}}; };
+  for (const double factor : {1.0, 3.0}) {
+    Sample relay = sample("pairs/s", 100 * factor);
+    relay.values["op p50 µs"] = 10 * factor;
+    result.rounds.push_back(
+        {{"broker", sample("pairs/s", 80 * factor)}, {"relay", relay}, {"hand-off", sample("p50 µs", 20 * factor)}});
+  }
+  const Results results{{}, {result}};
+  EXPECT_THAT(Markdown(results), HasSubstr("| share of its floor | floor |"));
+  EXPECT_THAT(Markdown(results), HasSubstr("| **0.80** (0.80..0.80) | pairs/s of: relay |"));
+  EXPECT_THAT(Markdown(results), HasSubstr("| **0.50** (0.50..0.50) | p50 µs of: relay |")) << "less is better";
+  std::ostringstream out;
+  WriteJson(results, out);
+  const auto json = nlohmann::json::parse(out.str());
+  EXPECT_EQ(json["sections"]["lone"]["floors"]["broker"]["shares"], nlohmann::json({0.8, 0.8}));
+}
+
 }  // namespace
 }  // namespace distlock::bench

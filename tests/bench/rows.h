@@ -30,6 +30,16 @@ struct Comparison {
   std::string ambitious;
 };
 
+// The least that a case could take on this machine, measured by another case of its section in the same rounds: a bare
+// relay, the least script, one command after the same pause. The report shows the share of it that the case reaches:
+// 1 is the floor itself, whether more of the column is better (pairs/s) or less (µs, ms, %).
+struct Floor {
+  std::string of;     // a case
+  std::string floor;  // another one
+  std::string column;
+  std::string floor_column;  // "": the same
+};
+
 struct Section {
   std::string id;  // one word; --only matches "id/case name"
   std::string title;
@@ -38,6 +48,7 @@ struct Section {
   std::vector<Comparison> comparisons;
   std::string notes;  // goals of absolute values, what a column means
   int max_rounds = 1'000'000;
+  std::vector<Floor> floors;  // at most one of a case
 };
 
 std::vector<Section> Sections(const Setup& setup);

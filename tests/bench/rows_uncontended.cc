@@ -66,10 +66,11 @@ Case Broker(const std::string& name, size_t sessions, size_t in_flight, const Pl
 
 enum class Calls { kStream, kUnary };
 
-Case Relayed(const std::string& name, size_t clients, Calls calls) {
-  return {name, [=](Lab& lab) -> Sample {
+Case Relayed(const std::string& name, size_t clients, Calls calls, const Place& at = kUsual) {
+  return {name, [=](Lab& usual) -> Sample {
             try {
-              const Relay relay(lab);
+              Lab& lab = at.durable ? usual.Durable() : usual;
+              const Relay relay(lab, at.over);
               const bool streams = calls == Calls::kStream;
               const auto load = streams ? RelayClients(lab, relay.target(), clients)
                                         : RelayUnaryClients(lab, relay.target(), clients);
@@ -87,9 +88,16 @@ Case UnaryCalls(const std::string& name, size_t clients) {
           }};
 }
 
-Case Library(const std::string& name, size_t clients, size_t in_flight) {
+Case Callbacks(const std::string& name, size_t clients, size_t in_flight) {
   return {name, [=](Lab& lab) {
-            const auto load = LibraryClients(lab, clients, in_flight);
+            const auto load = CallbackClients(lab, clients, in_flight);
+            return Measure(lab, *load, true);
+          }};
+}
+
+Case Blocking(const std::string& name, const BlockingShape& shape) {
+  return {name, [=](Lab& lab) {
+            const auto load = BlockingClients(lab, shape);
             return Measure(lab, *load, true);
           }};
 }
@@ -117,7 +125,7 @@ Section Lone(const Setup& setup) {
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, goal.clients));
     section.cases.push_back(Relayed(relay, goal.clients, Calls::kStream));
     section.cases.push_back(Broker(broker, goal.clients, 1));
-    section.comparisons.push_back({n + " against a bare relay", Kind::kRatio, broker, relay, "pairs/s", "", ""});
+    section.floors.push_back({broker, relay, "pairs/s", ""});
     section.comparisons.push_back(
         {n + " against SET NX", Kind::kRatio, broker, plain, "pairs/s", goal.must, goal.ambitious});
     section.comparisons.push_back(
@@ -154,7 +162,7 @@ Section Unary(const Setup& setup) {
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, goal.clients));
     section.cases.push_back(Relayed(relay, goal.clients, Calls::kUnary));
     section.cases.push_back(UnaryCalls(broker, goal.clients));
-    section.comparisons.push_back({n + " against a bare relay", Kind::kRatio, broker, relay, "pairs/s", "", ""});
+    section.floors.push_back({broker, relay, "pairs/s", ""});
     section.comparisons.push_back(
         {n + " against SET NX", Kind::kRatio, broker, plain, "pairs/s", goal.must, goal.ambitious});
     section.comparisons.push_back(
@@ -189,6 +197,7 @@ Section Multiplexed(const Setup& setup) {
     const std::string broker = shape + " through the broker";
     section.cases.push_back(Pipelined(pipelined, total));
     section.cases.push_back(Broker(broker, goal.sessions, goal.in_flight));
+    section.floors.push_back({broker, pipelined, "pairs/s", ""});
     section.comparisons.push_back(
         {shape + " against pipelined", Kind::kRatio, broker, pipelined, "pairs/s", goal.must, goal.ambitious});
     const bool is_wide = goal.sessions > 1;
@@ -213,7 +222,10 @@ Section UnixSockets(const Setup& setup) {
     const std::string broker = n + " through the broker";
     section.cases.push_back(Direct(plain, DirectKind::kSetNx, clients, kOnUnix));
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, clients, kOnUnix));
+    const std::string relay = n + " through a bare relay, SET NX + compare-and-delete";
+    section.cases.push_back(Relayed(relay, clients, Calls::kStream, kOnUnix));
     section.cases.push_back(Broker(broker, clients, 1, kOnUnix));
+    section.floors.push_back({broker, relay, "pairs/s", ""});
     section.comparisons.push_back({n + " against SET NX", Kind::kRatio, broker, plain, "pairs/s", "", ""});
     section.comparisons.push_back({n + " against our scripts", Kind::kRatio, broker, scripts, "pairs/s", "", ""});
   }
@@ -222,6 +234,7 @@ Section UnixSockets(const Setup& setup) {
   const std::string broker = "1 x 256 through the broker";
   section.cases.push_back(Pipelined(pipelined, 256, kOnUnix));
   section.cases.push_back(Broker(broker, 1, 256, kOnUnix));
+  section.floors.push_back({broker, pipelined, "pairs/s", ""});
   section.comparisons.push_back({"1 x 256 against pipelined", Kind::kRatio, broker, pipelined, "pairs/s", "", ""});
   section.comparisons.push_back(
       {"1 x 256 against 64 direct connections", Kind::kRatio, broker, "64 direct, our scripts", "pairs/s", "", ""});
@@ -239,7 +252,10 @@ Section Durable(const Setup& setup) {
   const std::string lone = "1 through the broker";
   const std::string direct = "1 direct, our scripts";
   section.cases.push_back(Direct(direct, DirectKind::kScripts, 1, kOnDurable));
+  const std::string relay = "1 through a bare relay, SET NX + compare-and-delete";
+  section.cases.push_back(Relayed(relay, 1, Calls::kStream, kOnDurable));
   section.cases.push_back(Broker(lone, 1, 1, kOnDurable));
+  section.floors.push_back({lone, relay, "pairs/s", ""});
   section.comparisons.push_back({"1 against our scripts", Kind::kRatio, lone, direct, "pairs/s", "", ""});
   if (setup.size.smoke) return section;
   const std::string sync = "64 direct, our scripts";
@@ -248,8 +264,12 @@ Section Durable(const Setup& setup) {
   const std::string wide = "1 x 256 through the broker";
   section.cases.push_back(Direct(sync, DirectKind::kScripts, 64, kOnDurable));
   section.cases.push_back(Pipelined(pipelined, 256, kOnDurable));
+  const std::string relays = "64 through a bare relay, SET NX + compare-and-delete";
+  section.cases.push_back(Relayed(relays, 64, Calls::kStream, kOnDurable));
   section.cases.push_back(Broker(many, 64, 1, kOnDurable));
   section.cases.push_back(Broker(wide, 1, 256, kOnDurable));
+  section.floors.push_back({many, relays, "pairs/s", ""});
+  section.floors.push_back({wide, pipelined, "pairs/s", ""});
   section.comparisons.push_back({"64 against our scripts", Kind::kRatio, many, sync, "pairs/s", "", ""});
   section.comparisons.push_back({"1 x 256 against pipelined", Kind::kRatio, wide, pipelined, "pairs/s", "", ""});
   section.comparisons.push_back(
@@ -263,12 +283,38 @@ Section ClientLibrary(const Setup& setup) {
                   LoadColumns(),
                   {},
                   {},
-                  std::string(kCpuNote) + " Lone clients use blocking calls, the others the callbacks."};
-  section.cases.push_back(Library("1 client, blocking", 1, 1));
+                  std::string(kCpuNote) +
+                      " Released by scope: the guard's end sends the release and waits for nothing, so a pair costs "
+                      "one trip, and an operation is an acquire."};
+  const auto add = [&section](const std::string& lean, const std::string& name, const BlockingShape& shape) {
+    section.cases.push_back(Blocking(name, shape));
+    section.floors.push_back({name, lean, "pairs/s", ""});
+  };
+  const auto by_scope = [](BlockingShape shape) {
+    shape.release = Released::kByScope;
+    shape.waits = true;
+    return shape;
+  };
+  for (const size_t clients : {1, 16}) {
+    if (setup.size.smoke && clients > 1) continue;
+    const std::string n = Count(clients) + (clients == 1 ? " client" : " clients");
+    const std::string lean = n + ", lean";
+    section.cases.push_back(Broker(lean, clients, 1));
+    add(lean, n + ", blocking", {.clients = clients});
+    add(lean, n + ", blocking, released by scope", by_scope({.clients = clients}));
+  }
   if (setup.size.smoke) return section;
-  section.cases.push_back(Library("16 clients, blocking", 16, 1));
-  section.cases.push_back(Library("1 client x 64", 1, 64));
-  section.cases.push_back(Library("1 client x 256", 1, 256));
+  const std::string shared = "1 client x 16, lean";
+  section.cases.push_back(Broker(shared, 1, 16));
+  add(shared, "1 client, 16 threads, blocking", {.callers = 16});
+  add(shared, "1 client, 16 threads, released by scope", by_scope({.callers = 16}));
+  for (const size_t in_flight : {64, 256}) {
+    const std::string lean = "1 client x " + Count(in_flight) + ", lean";
+    const std::string callbacks = "1 client x " + Count(in_flight) + ", callbacks";
+    section.cases.push_back(Broker(lean, 1, in_flight));
+    section.cases.push_back(Callbacks(callbacks, 1, in_flight));
+    section.floors.push_back({callbacks, lean, "pairs/s", ""});
+  }
   return section;
 }
 

@@ -4,6 +4,7 @@
 #include <absl/synchronization/notification.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -135,6 +136,49 @@ TEST_F(CallbacksTest, OfAClientsDestructorHaveReturnedWhenItReturns) {
   client_.reset();
   EXPECT_TRUE(told_.OnAnotherThread());
   EXPECT_TRUE(stopped_on != std::thread::id() && stopped_on != std::this_thread::get_id());
+}
+
+// Clients share the thread that hears from brokers. What the program does in a callback of one delays no other.
+TEST_F(CallbacksTest, OfOneClientHoldUpNoOther) {
+  Client other({.address = broker_.address()});
+  Guard kept = other.MakeMutex("kept").Lock().value();
+  absl::Notification leave;
+  absl::Notification left;
+  client_->MakeMutex("a").LockAsync([&](Result<Guard>) {
+    told_.Callback<int>()(0);
+    leave.WaitForNotification();
+    left.Notify();
+  });
+  EXPECT_TRUE(told_.OnAnotherThread());
+  EXPECT_TRUE(other.MakeMutex("b").Lock().ok());
+  EXPECT_EQ(kept.Release(), ReleaseOutcome::kReleased);
+  leave.Notify();
+  left.WaitForNotification();
+}
+
+TEST_F(CallbacksTest, OfClientsThatComeAndGoHaveReturnedWhenTheyAreGone) {
+  const auto come_and_go = [&](const std::string& key) {
+    for (int i = 0; i < 30; ++i) {
+      std::atomic<bool> running = false;
+      {
+        Client client({.address = broker_.address()});
+        absl::Notification granted;
+        client.MakeMutex(key).LockAsync([&](const Result<Guard>& guard) {
+          running = true;
+          EXPECT_TRUE(guard.ok());
+          granted.Notify();
+          std::this_thread::yield();
+          running = false;
+        });
+        granted.WaitForNotification();
+        EXPECT_TRUE(client.MakeMutex(key + "-blocking").Lock().ok());
+      }
+      EXPECT_FALSE(running);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (const char* key : {"a", "b", "c", "d"}) threads.emplace_back(come_and_go, key);
+  for (std::thread& thread : threads) thread.join();
 }
 
 // A blocking call is answered on its own thread, even while another callback blocks the library's thread.

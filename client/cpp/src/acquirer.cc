@@ -21,22 +21,10 @@ PendingLock Acquirer::Start(std::optional<Duration> max_wait, LockCallback callb
 Result<Guard> Acquirer::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
   if (Core::OnLibraryThread()) return WouldDeadlock();
   if (cancel.stop_requested()) return CancelledBefore();
-  struct {
-    std::optional<Result<Guard>> result;
-    Notification done;
-  } answer;
-  const LeasePtr lease = core_->Acquire(
-      spec_, max_wait,
-      [&answer](Result<Guard> result) {
-        answer.result.emplace(std::move(result));
-        answer.done.Notify();
-      },
-      TellOn::kThisThread);
-  {
-    const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(lease, TellOn::kThisThread); });
-    answer.done.WaitForNotification();
-  }
-  return *std::move(answer.result);
+  Awaited<Result<Guard>> answer(core_->waiting());
+  const LeasePtr lease = core_->Acquire(spec_, max_wait, answer.callback(), TellOn::kThisThread);
+  const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(lease, TellOn::kThisThread); });
+  return answer.Wait();
 }
 
 }  // namespace internal

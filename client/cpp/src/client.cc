@@ -89,19 +89,9 @@ ReleaseOutcome Guard::Release() {
     core_->Release(lease_, nullptr);
     return ReleaseOutcome::kUnknown;
   }
-  struct {
-    ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
-    internal::Notification done;
-  } answer;
-  core_->Release(
-      lease_,
-      [&answer](ReleaseOutcome outcome) {
-        answer.outcome = outcome;
-        answer.done.Notify();
-      },
-      TellOn::kThisThread);
-  answer.done.WaitForNotification();
-  return answer.outcome;
+  internal::Awaited<ReleaseOutcome> answer(core_->waiting());
+  core_->Release(lease_, answer.callback(), TellOn::kThisThread);
+  return answer.Wait();
 }
 
 void Guard::ReleaseAsync(ReleaseCallback callback) {
@@ -116,19 +106,9 @@ std::optional<Refusal> Guard::Downgrade() {
         .reason = RefusalReason::kWouldDeadlock,
         .message = "Downgrade waits for the broker and must not be called from a callback; use DowngradeAsync"};
   }
-  struct {
-    std::optional<Refusal> refusal;
-    internal::Notification done;
-  } answer;
-  core_->Downgrade(
-      lease_,
-      [&answer](std::optional<Refusal> refusal) {
-        answer.refusal = std::move(refusal);
-        answer.done.Notify();
-      },
-      TellOn::kThisThread);
-  answer.done.WaitForNotification();
-  return answer.refusal;
+  internal::Awaited<std::optional<Refusal>> answer(core_->waiting());
+  core_->Downgrade(lease_, answer.callback(), TellOn::kThisThread);
+  return answer.Wait();
 }
 
 void Guard::DowngradeAsync(DowngradeCallback callback) {

@@ -44,6 +44,7 @@ Core::Core(ClientOptions options, const MakeTransport& make_transport)
       reconnects_(options_.reconnect_initial, options_.reconnect_max) {
   if (Forked()) return;
   transport_ = make_transport(options_, addresses_.all());
+  waiting_ = transport_->waiting();
 }
 
 void Core::Start() {
@@ -66,6 +67,7 @@ LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration>
     lease = table_.Acquire(std::move(spec), Bounded(max_wait), std::move(callback), BootNow(), fx);
     Arm();
   }
+  AttendFor(where);
   Answer(fx, where);
   return lease;
 }
@@ -83,6 +85,7 @@ LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs,
     first = table_.AcquireAll(specs, Bounded(max_wait), std::move(callbacks), BootNow(), fx);
     Arm();
   }
+  AttendFor(where);
   Answer(fx, where);
   return first;
 }
@@ -99,6 +102,7 @@ void Core::Cancel(const LeasePtr& lease, TellOn where) {
 
 void Core::Release(const LeasePtr& lease, ReleaseCallback callback, TellOn where) {
   Effects fx;
+  if (callback) AttendFor(where);  // a guard that goes out of scope is told nothing
   if (Forked()) {
     if (callback) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kAlreadyGone);
   } else {
@@ -117,6 +121,7 @@ void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback, TellOn w
     MutexLock lock(&mu_);
     table_.Downgrade(lease, std::move(callback), fx);
   }
+  AttendFor(where);
   Answer(fx, where);
 }
 
@@ -130,6 +135,7 @@ void Core::Proclaim(const LeasePtr& lease, const std::string& name, std::string 
     table_.Proclaim(lease, WithMetadata(*lease->spec, name, std::move(value)), std::move(callback), BootNow(), fx);
     WakeThread();
   }
+  AttendFor(where);
   Answer(fx, where);
 }
 

@@ -8,9 +8,10 @@
 // 2. One write is in flight at a time on each stream; commands that gather meanwhile leave together. A thread that runs
 //    callbacks sends only after the last of them, so that all their commands leave in one message.
 // 3. Guards and mutexes share the Core; only Close (the Client's destructor) ends it.
-// 4. The program's callbacks run on a thread of the library, never on a caller's. After Close, and in a child of fork,
-//    the library has no thread: a callback then gets a thread that ends with it. Only a lock's stop tokens are stopped
-//    by the thread that releases the lock.
+// 4. The program's callbacks run on a thread of the library, never on a caller's: on the thread of the calls while it
+//    serves no other Client, else on the Core's own, so that they hold up no other Client. After Close, and in a child
+//    of fork, the library has no thread: a callback then gets a thread that ends with it. Only a lock's stop tokens are
+//    stopped by the thread that releases the lock.
 // 5. In a child of fork a Core does nothing and takes no mutex, since its copy may be locked for ever. The locks, the
 //    stream and the threads belong to the parent.
 #pragma once
@@ -76,6 +77,8 @@ class Core : public std::enable_shared_from_this<Core> {
   bool draining();
   const ClientOptions& options() const { return options_; }
   Lookups& lookups() { return lookups_; }
+  // For Awaited. Null in a child of fork.
+  const std::shared_ptr<Waiting>& waiting() const { return Forked() ? not_waiting_ : waiting_; }
 
   // True in a child of the process that made this Core.
   bool Forked() const { return ForkCount() != made_in_; }
@@ -95,7 +98,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void OnResponse(Stream* stream, const v1::SessionResponse& response, Effects& fx);
   void OnWritten(Stream* stream, bool ok);
   void OnReadEnd(Stream* stream);
-  void OnStreamDone(int link, const grpc::Status& status);
+  void OnStreamDone(int link, const grpc::Status& status, bool shares_thread = false);
 
  private:
   bool Overdue(int64_t deadline_ns, int64_t now_ns) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -105,14 +108,21 @@ class Core : public std::enable_shared_from_this<Core> {
   // After a call of the program: sends the commands that have gathered, and runs the callbacks or has them run, by
   // `where`.
   void Answer(Effects& fx, TellOn where);
+  // Nobody waits for the answer to what the program asks for.
+  void AttendFor(TellOn where) const {
+    if (where == TellOn::kLibraryThread && waiting() != nullptr) waiting()->Attend();
+  }
   // Leaves the callbacks of `fx` to the thread.
   void Post(Effects fx);
   // On a thread of the library: runs the callbacks, then sends the commands that have gathered.
   void Tell(Effects& fx);
+  // On a thread that other Clients may share: the same, but leaves the program's callbacks to the own thread then.
+  void TellOnCallThread(Effects& fx, bool shares_thread);
   // A callback that throws ends the process.
   void RunCallbacks(Effects& fx) noexcept;
 
-  void Flush();
+  // `will_wait`: this thread will Await right after it, and so have a write end that is in flight.
+  void Flush(bool will_wait = false);
   void Run();
   void StartStream();
   // The stream of one of the table's links.
@@ -154,6 +164,8 @@ class Core : public std::enable_shared_from_this<Core> {
   // Used by the thread, and by Close after it has joined the thread. Null in a child that was forked while its parent
   // used gRPC.
   std::unique_ptr<Transport> transport_;
+  std::shared_ptr<Waiting> waiting_;  // of the transport; constant after construction
+  const std::shared_ptr<Waiting> not_waiting_;
   std::thread thread_;
 
   Mutex mu_;

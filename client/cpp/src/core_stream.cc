@@ -78,16 +78,21 @@ void Core::StartStream() {
   transport_->Start(stream, broker, std::move(first));
 }
 
-void Core::Flush() {
+void Core::Flush(bool will_wait) {
   struct {
     Stream* stream = nullptr;
     std::unique_ptr<Batch> batch;
   } ready[LockTable::kLinks];
+  bool held_up = false;
   {
     MutexLock lock(&mu_);
     for (int link = 0; link < LockTable::kLinks; ++link) {
       Stream* const stream = LineOf(link).stream;
-      if (stream == nullptr || stream->use.writing) continue;
+      if (stream == nullptr) continue;
+      if (stream->use.writing) {
+        held_up = held_up || table_.HasToSend(link);
+        continue;
+      }
       auto batch = table_.Pack(BootNow(), link);
       if (batch == nullptr) continue;
       stream->use.writing = true;
@@ -98,6 +103,7 @@ void Core::Flush() {
   for (auto& [stream, batch] : ready) {
     if (stream != nullptr) stream->Write(std::move(batch));
   }
+  if (held_up && !will_wait && waiting_ != nullptr) waiting_->Attend();
 }
 
 void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effects& fx) {
@@ -121,7 +127,7 @@ void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effec
     Arm();
   }
   if (opened_at) lookups_.Follow(*opened_at);
-  Tell(fx);
+  TellOnCallThread(fx, stream->SharesThread());
 }
 
 void Core::OnWritten(Stream* stream, bool ok) {
@@ -156,12 +162,13 @@ void Core::OnReadEnd(Stream* stream) {
     Arm();
   }
   // A write into a dead stream may take minutes to fail, and OnDone waits for it.
+  const bool shares_thread = stream->SharesThread();
   if (writing) stream->Cancel();
   if (unused) stream->AllowFinish();
-  Tell(fx);
+  TellOnCallThread(fx, shares_thread);
 }
 
-void Core::OnStreamDone(int link, const grpc::Status& status) {
+void Core::OnStreamDone(int link, const grpc::Status& status, bool shares_thread) {
   Effects fx;
   {
     MutexLock lock(&mu_);
@@ -169,7 +176,7 @@ void Core::OnStreamDone(int link, const grpc::Status& status) {
     if (!LineOf(link).left) PlanReconnect(status, fx);
     Arm();
   }
-  Tell(fx);
+  TellOnCallThread(fx, shares_thread);
 }
 
 void Core::PlanReconnect(const grpc::Status& status, Effects& fx) {

@@ -23,21 +23,21 @@ void Core::RunApart(Callback<void()> callback) {
 }
 
 void Core::Answer(Effects& fx, TellOn where) {
-  if (!Forked() && telling != this) Flush();  // before the callbacks, which may take long
+  if (!Forked() && telling != this) Flush(where == TellOn::kThisThread);  // before the callbacks, which may take long
   if (where == TellOn::kLibraryThread && fx.HasCallbacks()) {
     Effects later;
     fx.MoveCallbacksTo(later);
     Post(std::move(later));
   }
   RunCallbacks(fx);
-  if (!Forked() && telling != this) Flush();
+  if (!Forked() && telling != this) Flush(where == TellOn::kThisThread);
 }
 
 void Core::Post(Effects fx) {
   if (!Forked()) {
     MutexLock lock(&mu_);
     if (!thread_ended_) {
-      fx.MoveCallbacksTo(posted_);
+      posted_.Append(std::move(fx));
       WakeThread();
       return;
     }
@@ -52,6 +52,15 @@ void Core::Tell(Effects& fx) {
   library_thread = was_library_thread;
   telling = outer;
   if (telling != this) Flush();
+}
+
+void Core::TellOnCallThread(Effects& fx, bool shares_thread) {
+  if (shares_thread) {
+    Effects later;
+    fx.MoveProgramsTo(later);
+    if (!later.empty()) Post(std::move(later));
+  }
+  Tell(fx);
 }
 
 void Core::RunCallbacks(Effects& fx) noexcept {

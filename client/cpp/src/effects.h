@@ -4,6 +4,7 @@
 // unlocked, because they are the program's code.
 #pragma once
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "awaited.h"
 #include "lease.h"
 
 namespace distlock::internal {
@@ -46,11 +48,49 @@ struct Effects {
     Move(changed, other.changed);
   }
 
+  bool empty() const {
+    return queued.empty() && granted.empty() && refused.empty() && stopped.empty() && released.empty() &&
+           changed.empty() && !draining && log.empty();
+  }
+  // Moves all that runs code of the program, and leaves what only wakes callers that wait.
+  void MoveProgramsTo(Effects& other) {
+    const auto of_program = [](const auto& callback) { return callback && !IsAwaited(callback); };
+    Move(queued, other.queued);
+    MoveIf(granted, other.granted, [&](const auto& one) { return of_program(one.second); });
+    MoveIf(refused, other.refused, [&](const auto& one) { return of_program(one.first); });
+    Move(stopped, other.stopped);
+    MoveIf(released, other.released, [&](const auto& one) { return of_program(one.first); });
+    MoveIf(changed, other.changed, [&](const auto& one) { return of_program(one.first); });
+    Move(log, other.log);
+    if (draining) other.draining = std::exchange(draining, std::nullopt);
+  }
+  // Appends all of `later`.
+  void Append(Effects later) {
+    Move(later.queued, queued);
+    Move(later.granted, granted);
+    Move(later.refused, refused);
+    Move(later.stopped, stopped);
+    Move(later.released, released);
+    Move(later.changed, changed);
+    Move(later.log, log);
+    if (later.draining) draining = later.draining;
+  }
+
  private:
+  template <class T>
+  static bool IsAwaited(const Callback<void(T)>& callback) {
+    return Awaited<T>::Has(callback);
+  }
   template <class T>
   static void Move(std::vector<T>& from, std::vector<T>& to) {
     std::move(from.begin(), from.end(), std::back_inserter(to));
     from.clear();
+  }
+  template <class T, class Chosen>
+  static void MoveIf(std::vector<T>& from, std::vector<T>& to, Chosen chosen) {
+    const auto first = std::stable_partition(from.begin(), from.end(), [&](const T& one) { return !chosen(one); });
+    std::move(first, from.end(), std::back_inserter(to));
+    from.erase(first, from.end());
   }
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distlock/election.h"
 
-#include <future>
 #include <utility>
 
 #include "acquirer.h"
@@ -53,12 +52,10 @@ std::optional<Refusal> Leadership::Proclaim(std::string value) {
         .message = "Proclaim waits for the broker and must not be called from a callback; use ProclaimAsync"};
   }
   if (guard_.lease_ == nullptr) return LeadsNothing();
-  std::promise<std::optional<Refusal>> answer;
-  guard_.core_->Proclaim(
-      guard_.lease_, kElectionValue, std::move(value),
-      [&answer](std::optional<Refusal> refusal) { answer.set_value(std::move(refusal)); },
-      internal::TellOn::kThisThread);
-  return answer.get_future().get();
+  internal::Awaited<std::optional<Refusal>> answer(guard_.core_->waiting());
+  guard_.core_->Proclaim(guard_.lease_, kElectionValue, std::move(value), answer.callback(),
+                         internal::TellOn::kThisThread);
+  return answer.Wait();
 }
 
 void Leadership::ProclaimAsync(std::string value, ProclaimCallback callback) {

@@ -18,15 +18,16 @@ google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
 
 }  // namespace
 
-GrpcStream::GrpcStream(std::shared_ptr<Core> core, int link)
+GrpcStream::GrpcStream(std::shared_ptr<Core> core, int link, CallThread& calls)
     : Stream(link),
       core_(std::move(core)),
+      calls_(calls),
       block_(new char[kFirstBlock]),
       arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
 
-void GrpcStream::Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first) {
+void GrpcStream::Start(v1::LockService::Stub& stub, std::unique_ptr<Batch> first) {
   writing_ = std::move(first);
-  StartCall(stub.PrepareAsyncSession(&context(), thread.queue()), writing_->message());
+  StartCall(stub.PrepareAsyncSession(&context(), calls_.queue()), writing_->message());
   Read();
 }
 
@@ -36,7 +37,7 @@ void GrpcStream::Authorize(const std::string& address) {
 
 void GrpcStream::Write(std::unique_ptr<Batch> batch) {
   writing_ = std::move(batch);
-  StartWrite(&writing_->message());
+  calls_.Inline([this] { StartWrite(&writing_->message()); });
 }
 
 void GrpcStream::Read() {
@@ -58,8 +59,9 @@ void GrpcStream::OnDone(const grpc::Status& status) {
   // The call's context refers to the channel, so it must be gone before Close learns that the stream is done.
   const std::shared_ptr<Core> core = core_;
   const int of_link = link();
+  const bool shares_thread = SharesThread();
   delete this;
-  core->OnStreamDone(of_link, status);
+  core->OnStreamDone(of_link, status, shares_thread);
 }
 
 }  // namespace distlock::internal

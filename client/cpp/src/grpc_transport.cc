@@ -18,12 +18,18 @@ class GrpcTransport final : public Transport {
     for (std::string& address : addresses) brokers_.push_back({std::move(address), nullptr, nullptr});
   }
 
-  Stream* NewStream(std::shared_ptr<Core> core, int link) override { return new GrpcStream(std::move(core), link); }
+  ~GrpcTransport() override { calls_->Leave(); }
+
+  std::shared_ptr<Waiting> waiting() override { return calls_; }
+
+  Stream* NewStream(std::shared_ptr<Core> core, int link) override {
+    return new GrpcStream(std::move(core), link, *calls_);
+  }
 
   void Start(Stream* stream, size_t broker, std::unique_ptr<Batch> first) override {
     GrpcStream& call = *static_cast<GrpcStream*>(stream);
     call.Authorize(brokers_[broker].address);
-    call.Start(StubOf(broker), call_thread_, std::move(first));
+    call.Start(StubOf(broker), std::move(first));
   }
 
  private:
@@ -45,7 +51,7 @@ class GrpcTransport final : public Transport {
 
   const ClientOptions& options_;
   std::vector<Broker> brokers_;
-  CallThread call_thread_;  // ends before the channels
+  const std::shared_ptr<CallThread> calls_ = CallThread::OfProcess();  // ends before the channels
 };
 
 }  // namespace

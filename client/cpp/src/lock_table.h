@@ -95,6 +95,8 @@ class LockTable {
 
   // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
   std::unique_ptr<Batch> Pack(int64_t now_ns, int link = 0);
+  // Whether Pack would find anything that is asked for already.
+  bool HasToSend(int link) { return at(link).heartbeat_due || !at(link).commands.empty(); }
   void Recycle(std::unique_ptr<Batch> batch, int link = 0) { at(link).commands.Recycle(std::move(batch)); }
 
   bool opened(int link) const { return at(link).opened; }

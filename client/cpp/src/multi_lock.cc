@@ -218,21 +218,11 @@ Result<MultiGuard> MultiLock::Wait(std::optional<Duration> max_wait, const std::
   if (Core::OnLibraryThread()) return internal::WouldDeadlock();
   if (cancel.stop_requested()) return internal::CancelledBefore();
   if (!IsAllowed(locks_.size())) return WrongSize(locks_.size());
-  struct {
-    std::optional<Result<MultiGuard>> result;
-    internal::Notification done;
-  } answer;
-  MultiLockCallback callback = [&answer](Result<MultiGuard> result) {
-    answer.result.emplace(std::move(result));
-    answer.done.Notify();
-  };
+  internal::Awaited<Result<MultiGuard>> answer(core_->waiting());
   const LeasePtr first =
-      core_->AcquireAll(locks_.locks_, max_wait, Gather(locks_.size(), std::move(callback)), TellOn::kThisThread);
-  {
-    const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(first, TellOn::kThisThread); });
-    answer.done.WaitForNotification();
-  }
-  return *std::move(answer.result);
+      core_->AcquireAll(locks_.locks_, max_wait, Gather(locks_.size(), answer.callback()), TellOn::kThisThread);
+  const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(first, TellOn::kThisThread); });
+  return answer.Wait();
 }
 
 }  // namespace distlock

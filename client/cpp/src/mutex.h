@@ -58,6 +58,10 @@ class Notification {
     notified_ = true;
     came_.notify_all();
   }
+  bool HasBeenNotified() {
+    const std::lock_guard lock(mu_);
+    return notified_;
+  }
   void WaitForNotification() {
     std::unique_lock lock(mu_);
     came_.wait(lock, [this] { return notified_; });

@@ -13,6 +13,7 @@
 
 #include "command_queue.h"
 #include "distlock/client.h"
+#include "waiting.h"
 
 namespace distlock::internal {
 
@@ -22,8 +23,9 @@ class Core;
 //
 // It tells the Core, on threads of the transport, one call at a time: OnResponse of each message, OnWritten of each
 // write, OnReadEnd once when no message comes any more, and at last OnStreamDone, which comes only after AllowFinish.
-// The Core counts the operations that are being started or in flight. It calls AllowFinish when the stream is broken
-// and none is left, and does not use the stream afterwards. At most one write is in flight.
+// OnWritten may also come within Write, on its thread, beside another call. The Core counts the operations that are
+// being started or in flight. It calls AllowFinish when the stream is broken and none is left, and does not use the
+// stream afterwards. At most one write is in flight.
 class Stream {
  public:
   // `link`: of the table, that it serves.
@@ -36,6 +38,9 @@ class Stream {
   virtual std::unique_ptr<Batch> TakeWritten() = 0;
   virtual void Cancel() = 0;
   virtual void AllowFinish() = 0;
+  // On the thread that tells the Core: it serves other Clients, too, or is a blocked caller's. The program's callbacks
+  // must not run there.
+  virtual bool SharesThread() const { return false; }
   int link() const { return link_; }
 
   // How the Core uses the stream. Guarded by the Core's mutex.
@@ -66,6 +71,8 @@ class Transport {
   virtual Stream* NewStream(std::shared_ptr<Core> core, int link) = 0;
   // Opens the call, with `first` as its first message, to the broker of that number (Addresses).
   virtual void Start(Stream* stream, size_t broker, std::unique_ptr<Batch> first) = 0;
+  // Null: callers that block just wait.
+  virtual std::shared_ptr<Waiting> waiting() { return nullptr; }
 };
 
 // `addresses`: one for each broker, in the order of their numbers. `options` outlive the transport.

@@ -52,6 +52,11 @@ class Callback<R(Args...)> {
 
   explicit operator bool() const { return kind_ != nullptr; }
   friend bool operator==(const Callback& callback, std::nullptr_t) { return callback.kind_ == nullptr; }
+  // Whether it was made from an F.
+  template <class F>
+  bool Holds() const {
+    return kind_ == &kKindOf<F>;
+  }
 
   // Throws std::bad_function_call when empty.
   // As the signature says, so some are values.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Client: the connection to a lock broker. One stream and two threads (besides gRPC's own) serve all of its locks, so a
-// program needs one Client. From its construction on it connects in the background and reconnects by itself.
-// Thread-safe.
+// Client: the connection to a lock broker. One stream and one thread serve all of its locks, beside a thread that all
+// Clients of the process share and gRPC's own, so a program needs one Client. From its construction on it connects in
+// the background and reconnects by itself. Thread-safe.
 //
 // When the stream breaks, every lock held through it is lost at once (Guard::state() is kLost, stop tokens stop); only
 // LockOptions::resume keeps one. Waits go on through the next stream with what is left of their max_wait.
