@@ -19,6 +19,7 @@ from harness import REDIS_SERVER, RedisError, eventually, free_port
 NODE_TIMEOUT_MS = 2000
 ELECTION_S = 6.0  # the server gives a failover up after 5 s
 SLOTS = 16384
+PORT_TRIES = 5
 CLI = os.environ.get("REDIS_CLI", re.sub(r"-server$", "-cli", REDIS_SERVER))
 
 
@@ -48,13 +49,20 @@ class ClusterSet:
 
     def add_node(self, name, args=()):
         """A node of no Cluster yet."""
-        folder = self.world.folder / name
-        folder.mkdir()
-        node = self.world.redis(name=name, tcp=True, args=(
-            "--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS, "--dir", folder,
-            "--cluster-require-full-coverage", "no", "--cluster-port", free_port(), "--repl-diskless-sync-delay", "0",
-            *args))
-        return node
+        for attempt in range(PORT_TRIES):
+            node_name = f"{name}-{attempt}" if attempt else name
+            folder = self.world.folder / node_name
+            folder.mkdir()
+            try:
+                return self.world.redis(name=node_name, tcp=True, args=(
+                    "--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS, "--dir", folder,
+                    "--cluster-require-full-coverage", "no", "--cluster-port", free_port(),
+                    "--repl-diskless-sync-delay", "0", *args))
+            except AssertionError as failed:
+                # Another process has come to a port since it was found to be free.
+                if "Address already in use" not in str(failed) or attempt + 1 == PORT_TRIES:
+                    raise
+        return None
 
     def cli(self, *args):
         done = subprocess.run([CLI, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)

@@ -124,7 +124,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
   bool Listens(const std::string& host, Slot slot) {
     for (size_t i = 0; i < net_.dialer->dialed.size(); ++i) {
       const bool there = net_.dialer->dialed[i]->open() && net_.dialer->addresses[i].host == host;
-      if (there && channels_.contains(i) && channels_[i].ends_with(Cat("{", TagOf(slot), "}"))) return true;
+      if (there && channels_.contains(i) && channels_[i].ends_with(TagOf(slot))) return true;
     }
     return false;
   }
