@@ -8,8 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace distlock::door {
@@ -24,7 +22,8 @@ Visitor::Visitor(uint64_t id_in, Kind kind_in, std::string address_in, std::stri
       budget_(budget),
       observer_(observer),
       watched_(watched),
-      early_cancels_(budget.early_cancels_per_second, budget.early_cancels_at_once) {}
+      early_cancels_(budget.early_cancels_per_second, budget.early_cancels_at_once),
+      debt_(budget.unused_bytes_per_second) {}
 
 Visitor::~Visitor() {
   if (watched_ >= 0) close(watched_);
@@ -62,7 +61,7 @@ bool Visitor::IsLeaving() const {
   return watched_ < 0 || poll(&at, 1, 0) > 0;
 }
 
-int64_t Visitor::BytesRead() const {
+int64_t Visitor::BytesThatCame() const {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(watched_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return -1;
@@ -72,20 +71,14 @@ int64_t Visitor::BytesRead() const {
 
 void Visitor::CheckBytes(Clock::time_point now) {
   if (kind == Kind::kUnix || watched_ < 0 || was_cut()) return;
-  const int64_t read = BytesRead();
-  if (read < 0) return;
-  const int64_t unused = read - used_bytes_.load(std::memory_order_relaxed);
-  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - checked_);
-  const int64_t paid = checked_ == Clock::time_point{}
-                           ? 0
-                           : std::min<int64_t>(passed.count(), 60'000) * budget_.unused_bytes_per_second / 1000;
-  debt_ = std::max<int64_t>(0, debt_ + (unused - unused_before_) - paid);
-  unused_before_ = unused;
-  checked_ = now;
-  if (debt_ <= budget_.unused_bytes_at_once) return;
+  const int64_t used_before = used_bytes_.load(std::memory_order_acquire);
+  const int64_t came = BytesThatCame();
+  if (came < 0) return;
+  const int64_t owed = debt_.Look(now, used_before, came, used_bytes_.load(std::memory_order_relaxed));
+  if (owed <= budget_.unused_bytes_at_once) return;
   // What still waits in the kernel cost nothing yet: this process may have been stopped for a while.
   int waiting = 0;
-  if (ioctl(watched_, FIONREAD, &waiting) == 0 && debt_ - waiting <= budget_.unused_bytes_at_once) return;
+  if (ioctl(watched_, FIONREAD, &waiting) == 0 && owed - waiting <= budget_.unused_bytes_at_once) return;
   Cut(CutCause::kUnusedBytes);
 }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "door/byte_debt.h"
 #include "door/ration.h"
 
 namespace distlock::door {
@@ -115,8 +116,8 @@ class Visitor {
  private:
   // Whether the other end has closed: all its calls end as if it had cancelled them. REQUIRES: mu_.
   bool IsLeaving() const;
-  // What the process has read of it so far; -1: not known.
-  int64_t BytesRead() const;
+  // How many bytes have come so far, read or not; -1: not known.
+  int64_t BytesThatCame() const;
 
   const CallBudget budget_;
   Observer* const observer_;
@@ -128,10 +129,7 @@ class Visitor {
   int watched_;           // guarded by mu_, written by the door's thread; -1: closed
   Ration early_cancels_;  // guarded by mu_
 
-  // The door's thread only.
-  int64_t unused_before_ = 0;
-  int64_t debt_ = 0;
-  Clock::time_point checked_{};
+  ByteDebt debt_;  // the door's thread only
 };
 
 }  // namespace distlock::door

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "door/byte_debt.h"
 #include "door/callers.h"
 #include "door/numbers.h"
 #include "door/peers.h"
@@ -33,6 +34,24 @@ TEST(Ration, SoManyAtOnceThenTheRate) {
   EXPECT_TRUE(ration.Take(kStart + milliseconds(101)));
   EXPECT_FALSE(ration.IsFull(kStart + seconds(2)));
   EXPECT_TRUE(ration.IsFull(kStart + seconds(3)));
+}
+
+TEST(ByteDebt, WhatIsSentBeyondTheRateIsOwed) {
+  ByteDebt debt(1'000);
+  EXPECT_EQ(debt.Look(kStart, 0, 500, 0), 500);
+  EXPECT_EQ(debt.Look(kStart + milliseconds(100), 0, 900, 0), 800);
+  EXPECT_EQ(debt.Look(kStart + milliseconds(300), 400, 900, 400), 200) << "what was used is not owed";
+  EXPECT_EQ(debt.Look(kStart + seconds(10), 400, 900, 400), 0);
+  EXPECT_EQ(debt.Look(kStart + seconds(10), 400, 1'400, 400), 500) << "nothing is paid in advance";
+}
+
+TEST(ByteDebt, AMessageThatIsCountedDuringTheLookIsNotOwedLater) {
+  ByteDebt debt(1'000);
+  EXPECT_EQ(debt.Look(kStart, 0, 0, 0), 0);
+  // One message has come and is being counted; the next one has come by the next look.
+  EXPECT_EQ(debt.Look(kStart + milliseconds(1), 0, 0, 50'000), 0);
+  EXPECT_LE(debt.Look(kStart + milliseconds(2), 50'000, 100'000, 50'000), 50'000);
+  EXPECT_EQ(debt.Look(kStart + milliseconds(3), 100'000, 100'000, 100'000), 0);
 }
 
 TEST(Numbers, ANumberRestsBeforeItIsGivenAgain) {
