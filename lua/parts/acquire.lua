@@ -79,6 +79,8 @@ if fits(h, me) then
   length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
   in_front = count_in_front()
 end
+local keeper = h.kind == 'x' and keeper_of(h.value)
+if keeper and keeper ~= broker then publish(keeper, 'recall') end
 local left = left_ms(h)
 if wait == '0' then return show(h, left, {HELD, NOW, left, length}) end
 

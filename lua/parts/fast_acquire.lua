@@ -32,13 +32,14 @@ elseif hold_off == '0' and not value and string.byte(want) == 115 and stored and
     granted = true
     if not watchers then return {GRANTED, NOW, NOW, NOW} end
   end
--- Fast path: one EXCLUSIVE holder, and a new EXCLUSIVE waiter that goes to the end of the queue.
+-- Fast path: one EXCLUSIVE holder, whose broker need not hear of it, and a new EXCLUSIVE waiter that goes to the end of
+-- the queue.
 elseif value and not watchers and wait == '1' and want == 'x' and preferred == '0' and stored and now_is_next then
-  local holder, token = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;')
+  local holder, token, info_at = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;()')
   local length, entries = redis.pcall('ZCARD', QUEUE), redis.pcall('HLEN', WAITERS)
   local request = string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16)
-  if holder and #holder == 32 and #token <= 16 and holder ~= owner and type(length) == 'number' and
-    length < tonumber(max_waiters) and type(entries) == 'number' and (length > 0 or entries == 0) and
+  if holder and #holder == 32 and #token <= 16 and holder ~= owner and string.byte(value, info_at) ~= 108 and
+    type(length) == 'number' and length < tonumber(max_waiters) and type(entries) == 'number' and (length > 0 or entries == 0) and
     not (request and (string.sub(holder, 1, 16) == request or
       entries > 0 and redis.call('HEXISTS', WAITERS, request) == 1)) then
     local tail = length > 0 and redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or '0'

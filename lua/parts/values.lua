@@ -55,6 +55,10 @@ end
 -- What an EXCLUSIVE holder says of itself.
 local function info_of(holder) return string.match(holder.value, '^1;%x+;%d+;%d+;%d+;%d+;(.*)$') end
 
+-- The broker of an EXCLUSIVE holder that may keep the lock for its next lease: it is told when somebody wants the lock.
+-- nil: the holder is no such one.
+local function keeper_of(value) return string.match(value, '^1;%x+;%d+;%d+;%d+;%d+;l;(%x+);') end
+
 -- Whether `holder` is `owner` under `token`. Token 0 is any: a caller that lost an answer does not know it.
 local function is_held_by(holder, owner, token)
   return holder.owner == owner and (token == '0' or holder.token == token)

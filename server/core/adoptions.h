@@ -19,6 +19,7 @@
 
 #include "core/core_context.h"
 #include "core/leases.h"
+#include "core/notes.h"
 #include "core/pending_releases.h"
 #include "core/retrying_calls.h"
 #include "core/sessions.h"
@@ -33,8 +34,8 @@ struct AdoptCall : RetryingCall {
 
 class Adoptions {
  public:
-  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases)
-      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
+  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, const Notes& notes)
+      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), notes_(notes), calls_(core) {}
 
   void Handle(Adopt& in);
   // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
@@ -62,6 +63,7 @@ class Adoptions {
   Sessions& sessions_;
   Leases& leases_;
   PendingReleases& releases_;
+  const Notes& notes_;
   RetryingCalls<AdoptCall> calls_;
 };
 

@@ -63,6 +63,12 @@ void Broker::ExpireDue() {
       case TimerKind::kForceCall:
         force_calls_.OnTimer(static_cast<ForceCall&>(*due));
         break;
+      case TimerKind::kNote:
+        notes_.OnTimer(static_cast<Note&>(*due));
+        break;
+      case TimerKind::kLinger:
+        linger_.OnTimer(static_cast<LingeringLock&>(*due));
+        break;
       case TimerKind::kPace:
         break;  // every Step sends what may leave
     }
@@ -85,8 +91,42 @@ void Broker::Handle(const Cancel& in) {
   if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
 }
 
+// What a caller says of a lock by its owner is about the store's lock, which must not be one that is only kept.
+void Broker::Handle(const Release& in) {
+  if (linger_.Keep(in)) return;
+  if (in.acquire == 0) linger_.EndOf(in.name, in.owner);
+  leases_.Handle(in);
+}
+
+void Broker::Handle(AcquireAll& in) {
+  for (const Acquire& part : in.parts) linger_.EndFor(part.name);
+  bundles_.Handle(in);
+}
+
+void Broker::Handle(Renew& in) {
+  linger_.EndOf(in.name, in.owner);
+  renew_calls_.Handle(in);
+}
+
+void Broker::Handle(Adopt& in) {
+  linger_.EndOf(in.name, in.from);
+  adoptions_.Handle(in);
+}
+
+void Broker::Handle(ForceRelease& in) {
+  linger_.EndOf(in.name, in.owner);
+  force_calls_.Handle(in);
+}
+
+void Broker::Handle(const ForceNotice& in) {
+  linger_.EndOf(in.name, in.owner);
+  force_calls_.Handle(in);
+}
+
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
+  if (in.renew_all) linger_.EndAll();
+  notes_.OnStoreUp();
   in.renew_all ? RenewAll() : leases_.RenewAtRisk();
   waiters_.OnStoreUp();
   releases_.OnStoreUp();
@@ -115,6 +155,7 @@ void Broker::Handle(StoreReply& in) {
 
 void Broker::Handle(const StoreClockStep& in) {
   core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
+  linger_.OnClockStep();
   // A step forward has shortened every key's life: start all of them anew. What has ended by it hands on nothing, and
   // what was handed on before the step was seen carries stamps that seem to be of another time: look at each queue.
   RenewAll();
@@ -152,6 +193,8 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
       return downgrades_.OnReply(op, reply.op, reply);
     case Op::Sender::kAdoptions:
       return adoptions_.OnReply(op, reply.op, reply);
+    case Op::Sender::kNotes:
+      return notes_.OnReply(op, reply.op, reply);
     case Op::Sender::kForceCalls:
       if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return force_calls_.OnReply(op, reply.op, reply);
@@ -170,6 +213,7 @@ BrokerStats Broker::Stats() const {
                      .pending_releases = releases_.size(),
                      .queues = queues_.size(),
                      .watches = watches_.size(),
+                     .lingering = linger_.size() + notes_.size(),
                      .ops = core_.ops_in_flight(),
                      .timers = core_.timers.size(),
                      .draining = core_.draining};

@@ -41,6 +41,8 @@ void Downgrades::Handle(Downgrade& in) {
     // From now on, even before the store has done it. The store refuses permits, which are then held as before.
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
+  // What others share cannot be kept for the next lease.
+  if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) lease->lingers = false;
   DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
   if (call != nullptr) Send(*call);
 }
@@ -56,6 +58,7 @@ void Downgrades::OnStoreUp() {
 
 void Downgrades::Send(DowngradeCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
+  if (notes_.Contains(call.request.owner)) return calls_.RetryAt(call, core_.now + core_.BackOff(0));
   const Downgrade& downgrade = call.request;
   Op op;
   op.sender = Op::Sender::kDowngrades;

@@ -14,6 +14,7 @@ namespace distlock::core {
 
 class Bundles;
 class Leases;
+class Notes;
 class PastGrants;
 class PendingReleases;
 class Waiters;
@@ -34,6 +35,7 @@ class ForceCalls {
     const Bundles& bundles;
     PendingReleases& releases;
     PastGrants& past_grants;
+    const Notes& notes;
   };
   ForceCalls(CoreContext& core, const Neighbours& to) : core_(core), to_(to), calls_(core) {}
 

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/leases.h"
 #include "core/limits.h"
+#include "core/linger.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
@@ -51,7 +52,7 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
     to_.past_grants.Remember(waiter.spec.owner, core_.now + news.ttl);
     GrantDetached(waiter, std::move(granted), news.deadline);
   } else {
-    GrantOnStream(waiter, std::move(granted), news.deadline);
+    GrantOnStream(waiter, std::move(granted), news);
   }
 }
 
@@ -65,7 +66,7 @@ void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
   to_.waiters.Forget(waiter);
 }
 
-void Grants::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
+void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& news) {
   const Listener listener = waiter.callers.front().listener;
   Session* const found = to_.sessions.Find(listener.session);
   DISTLOCK_CHECK(found != nullptr);
@@ -80,12 +81,14 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
   lease.ttl = granted.ttl;
   lease.lock_delay = waiter.spec.lock_delay;
   lease.granted = core_.now;
-  lease.deadline = deadline;
+  lease.deadline = news.deadline;
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
   lease.on_disconnect = waiter.spec.on_disconnect;
   lease.resume = waiter.spec.resume;
   lease.may_run_until = to_.waiters.LatestRun(waiter);
-  to_.leases.Keep(std::move(owned), deadline - lease.ttl + core_.Margin(lease.ttl));
+  to_.leases.Keep(std::move(owned), lease.deadline - lease.ttl + core_.Margin(lease.ttl));
+  const bool directly = news.arrival == Arrival::kAnswer && waiter.attempts == 1 && !waiter.answered;
+  to_.linger.OnGranted(lease, waiter, news.since, directly);
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;

@@ -18,6 +18,7 @@ namespace distlock::core {
 
 class Bundles;
 class Leases;
+class Linger;
 class PastGrants;
 class PendingReleases;
 class Queues;
@@ -48,6 +49,7 @@ class Grants final : public TendNews {
     Bundles& bundles;
     PendingReleases& releases;
     PastGrants& past_grants;
+    Linger& linger;
   };
   Grants(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
@@ -65,7 +67,7 @@ class Grants final : public TendNews {
  private:
   void HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news);
   void GrantDetached(Waiter& waiter, Granted granted, Instant deadline);
-  void GrantOnStream(Waiter& waiter, Granted granted, Instant deadline);
+  void GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& news);
   Instant NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const;
 
   CoreContext& core_;

@@ -44,6 +44,8 @@ inline constexpr Duration kExpirySlack = std::chrono::milliseconds(3);
 inline constexpr size_t kMaxTogether = 64;
 // Waiters one tend asks for.
 inline constexpr size_t kMaxAsked = 100;
+// A broker that keeps a lock after its release is told within this that somebody wants it, unless the network is slow.
+inline constexpr Duration kLongestRecall = std::chrono::milliseconds(2);
 inline constexpr Duration kTendRetry = std::chrono::milliseconds(50);
 // Between two looks at a lock that is watched: one that changes all the time costs the store fifty looks a second.
 inline constexpr Duration kLookPace = std::chrono::milliseconds(20);

@@ -30,13 +30,14 @@ struct Op {
     kWatches,
     kDowngrades,
     kForceCalls,
-    kAdoptions
+    kAdoptions,
+    kNotes
   };
   Sender sender = Sender::kWaiters;
   Instant sent{};
   Instant runs_until{};         // acquire: its run_before
   OwnerId owner{};              // acquire, release
-  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
+  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked; note: its serial
   LockName name;                // release, tend, watch, downgrade, force, adopt
   std::vector<LockName> names;  // acquire all
   Listener caller;              // renew call, downgrade, force, adopt

@@ -32,6 +32,7 @@ enum class Verb : uint8_t {
   kDowngrade,
   kForce,
   kAdopt,
+  kNote,
 };
 
 // ---- Commands ------------------------------------------------------------------------------------------------------
@@ -49,6 +50,9 @@ struct StoreAcquire {
   bool wait = false;
   // It has been answered before: what another try of its request has is left alone. See IsTry.
   bool again = false;
+  // The broker may keep the lock after its release: it is to hear (RecallNotice) when somebody else wants the lock. Only
+  // EXCLUSIVE, without lock_delay and max_hold.
+  bool lingers = false;
   std::string info;
 };
 
@@ -146,8 +150,22 @@ struct StoreAdopt {
   std::string info;             // what the holder says of itself from now on
 };
 
+// This broker has given a lock that it had kept to another lease of its own: EXCLUSIVE, without lock_delay and max_hold,
+// and it may keep it again. Its ttl begins with this.
+struct StoreNote {
+  static constexpr Verb kVerb = Verb::kNote;
+  OpId op = 0;
+  LockName name;
+  OwnerId from{};  // who has it
+  uint64_t from_token = 0;
+  OwnerId owner{};  // who has it from now on, under a greater token
+  uint64_t token = 0;
+  Duration ttl{};
+  std::string info;
+};
+
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
-                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt>;
+                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt, StoreNote>;
 
 inline Verb VerbOf(const StoreCommand& command) {
   return std::visit([](const auto& one) { return one.kVerb; }, command);
@@ -185,6 +203,11 @@ struct GrantNotice {
 
 // The holders or waiters of a lock that this broker watches have changed.
 struct ChangeNotice {
+  LockName name;
+};
+
+// Somebody wants a lock that this broker has, and may keep after its release (StoreAcquire::lingers).
+struct RecallNotice {
   LockName name;
 };
 
@@ -315,12 +338,17 @@ struct AdoptDone {
   Duration max_hold{};  // as the store has it; 0: it has none
 };
 
+struct NoteDone {
+  bool is_noted = false;  // false: the store has it under neither owner; nothing was done
+  uint32_t queue_length = 0;
+};
+
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
                AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, DowngradeDone,
-               ForceDone, AdoptDone>
+               ForceDone, AdoptDone, NoteDone>
       outcome;
 };
 

@@ -33,7 +33,9 @@ enum class TimerKind : uint8_t {
   kDowngrade,
   kAdopt,
   kForceCall,
-  kPace
+  kPace,
+  kNote,
+  kLinger
 };
 
 struct Timed {

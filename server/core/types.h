@@ -117,6 +117,7 @@ struct HolderView {
   Duration lock_delay{};
   Duration time_left{};
   std::string info;
+  bool lingers = false;  // its broker may keep the lock for its next lease: see Linger
 };
 
 }  // namespace distlock::core

@@ -9,6 +9,7 @@
 #include "core/grants.h"
 #include "core/leases.h"
 #include "core/limits.h"
+#include "core/linger.h"
 #include "core/look_in.h"
 #include "core/refusal_causes.h"
 
@@ -60,6 +61,8 @@ void Waiters::Handle(Acquire& in) {
   if (IsTry(waiter.spec.owner)) tries_.emplace(waiter.spec.owner, &waiter);
   const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
   DISTLOCK_CHECK(fresh);
+  if (to_.linger.Regrant(waiter)) return;
+  to_.linger.OnWaiter(waiter);
   Ask(waiter);
 }
 
@@ -101,7 +104,7 @@ void Waiters::Ask(Waiter& waiter) {
     waiter.retry_at = core_.now + timeout;
     const std::vector<Caller>& callers = CallersOf(waiter);
     waiter.waits = std::any_of(callers.begin(), callers.end(), [](const Caller& a) { return !a.one_try; });
-    ++waiter.attempts;
+    if (++waiter.attempts == 1) waiter.lingers = to_.linger.MayLinger(waiter);
     core_.Command(StoreAcquire{.op = waiter.op,
                                .name = spec.name,
                                .want = spec.want,
@@ -113,6 +116,7 @@ void Waiters::Ask(Waiter& waiter) {
                                .run_before = core_.now + timeout,
                                .wait = waiter.waits,
                                .again = waiter.answered,
+                               .lingers = waiter.lingers,
                                .info = spec.info});
   }
   Arm(waiter);
@@ -130,13 +134,17 @@ Instant Waiters::LatestRun(const Waiter& waiter) const {
 }
 
 void Waiters::Arm(Waiter& waiter) {
-  Instant at = waiter.retry_at;
+  Instant at = std::min(waiter.retry_at, waiter.ack_at);
   for (const Caller& caller : CallersOf(waiter)) at = std::min(at, EndOf(waiter, caller));
   core_.Arm(waiter, at);
 }
 
 void Waiters::OnTimer(Waiter& waiter) {
   if (!RefuseOverdue(waiter)) return;
+  if (core_.now >= waiter.ack_at) {
+    core_.Tell(ListenerOf(waiter), *std::exchange(waiter.ack, nullptr));
+    waiter.ack_at = kNever;
+  }
   if (core_.now < waiter.retry_at) return Arm(waiter);
   if (waiter.op != 0) waiter.trouble = "no answer in time";
   Ask(waiter);
@@ -174,6 +182,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
+    if (AskOnceMore(waiter, *held, op.sent)) return;
     if (!TurnAwayOneTries(waiter, held->holders, LookIn(held->left, held->holders), held->queue_length)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
     return RetryLater(waiter, "another session has sent the same request_id");
@@ -221,12 +230,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
   waiter.retry_at = kNever;
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
-  if (!waiter.answered) {
-    Listener listener = CallersOf(waiter).front().listener;
-    if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
-    core_.Tell(listener, Queued{queued.position, queued.holders});
-    waiter.answered = true;
-  }
+  if (!waiter.answered) TellQueued(waiter, queued, op.sent);
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
   to_.queues.Join(waiter);
   LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
@@ -240,6 +244,35 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
   }
   HurryOtherTries(waiter, queued.holders);
   if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length)) Arm(waiter);
+}
+
+Listener Waiters::ListenerOf(Waiter& waiter) {
+  Listener listener = CallersOf(waiter).front().listener;
+  if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
+  return listener;
+}
+
+// Whoever is told that it waits comes before all who ask from then on. The broker of a holder that may linger could
+// still grant the lock to newcomers of its own until the recall has arrived, so that has as much time as the answer had.
+void Waiters::TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent) {
+  waiter.answered = true;
+  const Duration trip = std::min<Duration>(core_.now - sent, kLongestRecall);
+  Queued told{queued.position, queued.holders};
+  if (queued.holders.empty() || !queued.holders.front().lingers || trip == Duration::zero()) {
+    return core_.Tell(ListenerOf(waiter), std::move(told));
+  }
+  waiter.ack = std::make_unique<Queued>(std::move(told));
+  waiter.ack_at = core_.now + trip;
+  Arm(waiter);
+}
+
+// One try has found a lock that may only linger at another broker, which has been told: then it is free in a moment.
+bool Waiters::AskOnceMore(Waiter& waiter, const AcquireHeld& held, Instant sent) {
+  if (waiter.asked_again || held.holders.empty() || !held.holders.front().lingers) return false;
+  waiter.asked_again = true;
+  waiter.retry_at = core_.now + std::max<Duration>(kLongestRecall, 3 * (core_.now - sent));
+  Arm(waiter);
+  return true;
 }
 
 void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
@@ -309,6 +342,7 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
 
 void Waiters::Forget(Waiter& waiter) {
   core_.timers.Cancel(waiter);
+  to_.linger.OnWaiterGone(waiter);
   to_.queues.Leave(waiter);
   unplaced_.erase(waiter.serial);
   for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
@@ -332,6 +366,7 @@ void Waiters::AskForPart(Bundle& bundle) {
   waiter.began = core_.now;
   unplaced_.emplace(waiter.serial, &waiter);
   waiters_.emplace(waiter.spec.owner, std::move(owned));
+  to_.linger.OnWaiter(waiter);
   Ask(waiter);
 }
 

@@ -27,6 +27,7 @@ namespace distlock::core {
 class Bundles;
 class Grants;
 class Leases;
+class Linger;
 
 class Waiters {
  public:
@@ -39,6 +40,7 @@ class Waiters {
     Bundles& bundles;
     PendingReleases& releases;
     PastGrants& past_grants;
+    Linger& linger;
   };
   Waiters(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
@@ -78,6 +80,8 @@ class Waiters {
   // The caller that an acquire stands for.
   Caller CallerOf(const Acquire& in) const;
   static std::vector<Caller>& CallersOf(Waiter& waiter);
+  // Who is told of its place.
+  static Listener ListenerOf(Waiter& waiter);
   // What a caller is told whose time is up. `answered`: the store has said once that it waits; `trouble`: why it could
   // not answer since.
   Refused WhyItEnds(const Caller& caller, const LockName& name, bool answered, const std::string& trouble) const;
@@ -103,6 +107,8 @@ class Waiters {
   void OnLateReply(const Op& op, const StoreReply& reply);
   void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
   void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);
+  void TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent);
+  bool AskOnceMore(Waiter& waiter, const AcquireHeld& held, Instant sent);
   void OnMismatch(Waiter& waiter, const AcquireMismatch& held);
   void OnFailed(Waiter& waiter, const StoreFailed& failed);
   void RetryLater(Waiter& waiter, std::string trouble);

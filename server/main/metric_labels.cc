@@ -95,6 +95,8 @@ ops::StoreVerb LabelOf(core::Verb value) {
       return ops::StoreVerb::kForce;
     case core::Verb::kAdopt:
       return ops::StoreVerb::kAdopt;
+    case core::Verb::kNote:
+      return ops::StoreVerb::kNote;
   }
   std::abort();
 }

@@ -21,7 +21,7 @@ constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "di
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
-                                            "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
+                                            "watch",   "downgrade",   "force", "adopt",   "note", "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};

@@ -67,6 +67,7 @@ enum class StoreVerb {
   kDowngrade,
   kForce,
   kAdopt,
+  kNote,
   kInspect,
   kList
 };

@@ -85,6 +85,7 @@ struct Options {
   absl::Duration validity;
   absl::Duration default_ttl;
   double renew_fraction = 0;
+  absl::Duration linger;
   int64_t clock_drift = 0;  // parts per million
 
   // Limits

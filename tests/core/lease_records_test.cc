@@ -24,7 +24,9 @@ struct Keeper : Alone {
   Looks looks;
   LostParts parts;
   PastGrants past_grants{core};
-  PendingReleases releases{core, looks};
+  NoNews news;
+  Notes notes{core, news};
+  PendingReleases releases{core, looks, notes};
   Sessions sessions{core};
   Leases leases{core, sessions, parts, releases, past_grants};
 

@@ -12,7 +12,9 @@ namespace {
 
 struct Releases : Alone {
   Looks looks;
-  PendingReleases releases{core, looks};
+  NoNews news;
+  Notes notes{core, news};
+  PendingReleases releases{core, looks, notes};
 
   // Whether the record is gone after this answer to the command `op`.
   bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {

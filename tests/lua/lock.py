@@ -10,9 +10,10 @@ from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
-         "force", "census", "schema")
+         "force", "census", "schema", "note")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
+NOTED = 26
 KEEP_MS = 86_400_000
 SLOT_MS = 30_000
 TTL_MS = 15_000
@@ -175,6 +176,10 @@ class Lock:
         through = "" if of is None else broker(of)
         return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US,
                          self.hold_off)
+
+    def note(self, n, token, to, to_token, ttl=TTL_MS, info=""):
+        """Owner `to` has the lock from now on, which owner n had."""
+        return self.call("note", owner(n), token, owner(to), to_token, ttl, info, KEEP_MS)
 
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""

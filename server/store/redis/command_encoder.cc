@@ -50,7 +50,7 @@ struct Encoder {
         .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(StoredInfo(in.max_hold, in.info))
+        .Arg(StoredInfo(in))
         .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
@@ -176,6 +176,13 @@ struct Encoder {
     command.Arg(WantText(in.want)).Arg(in.info);
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
   }
+
+  Encoded operator()(const core::StoreNote& in) const {
+    CommandBuilder command = CallOnLock(lua::kNote, keys, in.name);
+    command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(HexOfOwner(in.owner)).Arg(Cat(in.token));
+    command.Arg(CeilMs(in.ttl)).Arg(LingeringInfo(in.info)).Arg(KeepMs(in.name));
+    return {{Verb::kNote, in.op, 0}, &lua::kNote, std::move(command).Build()};
+  }
 };
 
 struct NameOfItem {
@@ -203,7 +210,7 @@ struct ItemEncoder {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
     Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
            NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           StoredInfo(in.max_hold, in.info));
+           StoredInfo(in));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {

@@ -37,6 +37,7 @@ std::optional<core::Input> Codec::DecodeNotice(std::string_view payload) {
   if (line == std::string_view::npos) return std::nullopt;
   auto name = core::LockName::FromEscaped(payload.substr(0, line));
   const std::string_view rest = payload.substr(line + 1);
+  if (name && rest == "recall") return core::RecallNotice{*std::move(name)};
   if (name && rest.starts_with(kForce)) return ReadForceNotice(*std::move(name), rest.substr(kForce.size()));
   const std::vector<std::string_view> fields = Split(rest, ";");
   if (name && fields.size() == 1 && ParseNumber(fields[0])) return core::ChangeNotice{*std::move(name)};

@@ -33,6 +33,7 @@ enum ReplyCode : int64_t {
   kYielded = 23,
   kMember = 24,
   kSchema = 25,
+  kNoted = 26,
 };
 
 }  // namespace distlock::store

@@ -206,6 +206,13 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
                          .max_hold = FromMs(*max_hold)};
 }
 
+std::optional<Outcome> ReadNote(int64_t code, const ReplyArray& reply) {
+  if (code == kNotHolder && reply.size() == 2) return core::NoteDone{};
+  const auto length = Count(reply, 2);
+  if (code != kNoted || !length || reply.size() != 3) return std::nullopt;
+  return core::NoteDone{.is_noted = true, .queue_length = *length};
+}
+
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
   core::TendDone done;
   if (code == kGone && reply.size() == 2) {
@@ -277,6 +284,8 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
       return ReadForce(code, reply);
     case Verb::kAdopt:
       return ReadAdopt(code, reply);
+    case Verb::kNote:
+      return ReadNote(code, reply);
   }
   return std::nullopt;
 }

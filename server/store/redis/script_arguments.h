@@ -55,6 +55,11 @@ inline int64_t DelayMs(core::Duration delay) { return delay > core::Duration::ze
 inline std::string StoredInfo(core::Duration max_hold, const std::string& info) {
   return max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
 }
+// Behind the mark of a lock that its broker may keep after its release.
+inline std::string LingeringInfo(const std::string& info) { return Cat("l;", info); }
+inline std::string StoredInfo(const core::StoreAcquire& in) {
+  return in.lingers ? LingeringInfo(in.info) : StoredInfo(in.max_hold, in.info);
+}
 
 // The stamp from which on the scripts refuse; 0: never.
 inline int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {

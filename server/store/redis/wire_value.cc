@@ -25,8 +25,11 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   return field ? ParseNumber(*field) : std::nullopt;
 }
 
-// The info of a holder or waiter, without the bound of the hold in front of it.
+constexpr std::string_view kLingers = "l;";
+
+// The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept, in front of it.
 std::string WithoutBound(std::string_view info) {
+  if (info.starts_with(kLingers)) return std::string(info.substr(kLingers.size()));
   if (info.starts_with('h')) {
     std::string_view rest = info.substr(1);
     if (TakeNumber(rest)) return std::string(rest);
@@ -102,6 +105,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   view.ttl = FromMs(*ttl);
   view.lock_delay = FromMs(*delay);
   view.time_left = FromPttl(pttl_ms);
+  view.lingers = value.starts_with(kLingers);
   view.info = WithoutBound(value);
   return view;
 }

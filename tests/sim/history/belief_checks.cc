@@ -74,10 +74,27 @@ void CheckOverlaps(const Index& index, Report& report) {
   }
 }
 
+// The lease had the lock before the store heard of it: until it did, or to the end of belief, the store must have had the
+// lock for an earlier lease of the same broker.
+bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, Report& report) {
+  const Keep& keep = *index.KeepAt(tenure.lock, tenure.from);
+  const int64_t needed = tenure.took == kNotSeen ? tenure.until : tenure.took;
+  if (keep.until >= needed) return true;
+  if (Accepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until)) return false;
+  if (keep.how == FreedHow::kForced && !index.history.calm) return false;
+  report.Add(keep.how == FreedHow::kReleased ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
+             who + " believed in " + report.Lock(tenure.lock) + " from " + Report::At(tenure.from) + " to " +
+                 Report::At(tenure.until) + ", but the store, which had it for an earlier lease, let it go at " +
+                 Report::At(keep.until));
+  return false;
+}
+
 // I1 and I3 against the store: belief lies within the time in which the store held the lock for the lease.
 void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report) {
   const std::string who = report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ")";
-  if (tenure.took == kNotSeen || tenure.from < tenure.took) {
+  if (tenure.kept_from != kNotSeen && (tenure.took == kNotSeen || tenure.from < tenure.took)) {
+    if (!WasKept(index, tenure, who, report) || tenure.took == kNotSeen) return;
+  } else if (tenure.took == kNotSeen || tenure.from < tenure.took) {
     report.Add("I1", tenure.lock, {tenure.lease}, tenure.until,
                who + " believed from " + Report::At(tenure.from) + " on, " +
                    (tenure.took == kNotSeen ? "but the store never gave it " + report.Lock(tenure.lock)

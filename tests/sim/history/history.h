@@ -27,7 +27,8 @@ enum class RecordKind : uint8_t {
   // By the store, about one lease. Only in simulated runs, which can observe the store.
   kQueued,      // it got a place in the queue [value: its arrival number there, by the store's count]
   kUnqueued,    // it lost its place without a grant
-  kTook,        // it holds the lock from now on; `token`
+  kTook,        // it holds the lock from now on; `token` [code: 1 its broker may keep the lock for its next lease]
+  kNoted,       // the same, in the place of the holder, whose lock its broker had kept; `token`
   kFreed,       // it does not hold the lock any more [code: FreedHow]; `token`, or 0: any
   kDowngraded,  // it held the lock EXCLUSIVE, and holds it SHARED from now on
   kForced,      // an administrator has begun to take the lock from it

@@ -5,6 +5,7 @@
 // that something never happened.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -37,11 +38,25 @@ struct Tenure {
   int64_t downgraded_unasked = kNotSeen;
   int64_t forced = kNotSeen;     // when an administrator began to take it
   int64_t came_back = kNotSeen;  // when belief began again after its end
+  bool may_linger = false;       // its broker may keep the lock for its next lease
+  bool noted = false;            // it had the lock before the store heard of it
+  int64_t kept_from = kNotSeen;  // from when on its broker had the lock in the store, for this or an earlier lease
   int told_times = 0;
   int32_t next = -1;  // the next tenure of the same lease
 
   // The latest time at which the store can have granted it.
-  int64_t Began() const { return took != kNotSeen ? took : told; }
+  int64_t Began() const {
+    if (noted && told != kNotSeen) return std::min(took, told);
+    return took != kNotSeen ? took : told;
+  }
+};
+
+// A broker may have given the lock from lease to lease, while the store had it for one of them all the time.
+struct Keep {
+  int32_t lock = -1;
+  int64_t from = kNotSeen;
+  int64_t until = kForEver;
+  FreedHow how = FreedHow::kReleased;
 };
 
 // The course of a lease's request.
@@ -96,6 +111,7 @@ class Index {
   std::vector<Trouble> troubles;  // by `from`
   std::vector<Forgetting> forgettings;
   std::vector<Wrong> wronged;
+  std::vector<Keep> keeps;  // by `from`
   bool sees_store = false;
   int64_t healed = kForEver;
   int64_t quiet = kForEver;
@@ -113,8 +129,11 @@ class Index {
   }
   // The earliest time at which the store can have granted it.
   int64_t BeganNotBefore(const Tenure& tenure) const {
+    if (tenure.kept_from != kNotSeen) return tenure.kept_from;
     return tenure.took != kNotSeen ? tenure.took : fates[static_cast<size_t>(tenure.lease)].asked;
   }
+  // The last of this lock that began by `at`; null: none did.
+  const Keep* KeepAt(int32_t lock, int64_t at) const;
   // Whether the store lost this lock's data in [from, until].
   bool Forgot(int32_t lock, int64_t from, int64_t until) const;
   // Whether a fault in [from, until] can have made a broker miss a grant to one of its waiters, or lose the waiter's
@@ -149,12 +168,22 @@ class Index {
   void ReadBelief(const Record& record, Fate& fate);
   void ReadEnded(const Record& record, Fate& fate);
   void ReadFault(const Record& record);
+  void ReadTook(const Record& record);
+  void ReadNoted(const Record& record);
+  void ReadFreed(const Record& record, const Fate& fate);
+  void FindKeeps();
   void Answer(Fate& fate, int64_t at) const {
     if (fate.answered == kNotSeen) fate.answered = at;
   }
   Tenure& TenureOf(const Record& record);
   static bool IsOfAnother(const Record& record, const Tenure& tenure);
 
+  // Of a lock whose holder's broker may keep it.
+  struct Kept {
+    int32_t keep = -1;    // -1: the holder is no such one
+    int32_t tenure = -1;  // the holder
+  };
+  std::vector<Kept> kept_;            // by lock
   std::vector<int32_t> open_belief_;  // by tenure: index into beliefs
   std::vector<int64_t> trouble_end_;  // the latest end among the first n troubles, after-effects included
   int64_t now_ = kNotSeen;

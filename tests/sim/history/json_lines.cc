@@ -57,7 +57,8 @@ const char* ValueField(RecordKind kind) {
 }
 
 bool HasToken(RecordKind kind) {
-  return kind == RecordKind::kGranted || kind == RecordKind::kTook || kind == RecordKind::kWrote;
+  return kind == RecordKind::kGranted || kind == RecordKind::kTook || kind == RecordKind::kNoted ||
+         kind == RecordKind::kWrote;
 }
 
 }  // namespace

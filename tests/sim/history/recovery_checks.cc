@@ -8,6 +8,26 @@
 namespace distlock::sim {
 namespace {
 
+// A broker that has confirmed a release may keep the lock for a moment. Whether nothing in [from, until] can have kept it
+// from giving the lock back then.
+bool EndsLingering(const Index& index, int64_t from, int64_t until) {
+  return std::ranges::none_of(index.troubles, [&](const Trouble& trouble) {
+    if (trouble.from > until || trouble.until + index.history.recovery_ns < from) return false;
+    switch (trouble.kind) {
+      case FaultKind::kClientKilled:
+      case FaultKind::kClientPaused:
+      case FaultKind::kClientClock:
+      case FaultKind::kBrokerDrained:
+      case FaultKind::kChannelLost:
+      case FaultKind::kNoticesLost:
+      case FaultKind::kScriptsFlushed:
+        return false;
+      default:
+        return true;
+    }
+  });
+}
+
 struct Bound {
   int64_t at;
   const char* why;
@@ -68,7 +88,8 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
     const int64_t promise = (terms.freed_by_promise ? index.history.validity_ns : terms.ttl_ns) + terms.lock_delay_ns;
     return {std::max(over, fate.answered) + promise + slack, "after nobody waited for it any more"};
   }
-  if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen) {
+  const bool once = tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen;
+  if (fate.released != kNotSeen && once && (!tenure.may_linger || EndsLingering(index, over, freed))) {
     return {std::max(over, fate.released) + slack, "after its release was confirmed"};
   }
   if (terms.freed_by_promise && terms.by_heartbeat && tenure.told != kNotSeen) {

@@ -62,7 +62,7 @@ Mischief::Mischief(Twins* twins)
 }
 
 void Mischief::Do(const Action& action) {
-  if (action.deed <= Deed::kInspect) return RunBytes(CallBytes(action, action.deed));
+  if (action.deed <= Deed::kNote) return RunBytes(CallBytes(action, action.deed));
   if (DoToServer(action)) return;
   switch (action.deed) {
     case Deed::kVote:
@@ -215,7 +215,16 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     }
     acquire.info = Pick(kInfos, action.b);
     acquire.want = Want(action);
+    acquire.lingers = action.c % 3 == 0 && acquire.want.mode == core::Mode::kExclusive;
     return acquire;
+  }
+  if (verb == Deed::kNote) {
+    core::StoreNote note{.name = lock, .from = Holder(action, lock), .from_token = Token(action, lock)};
+    note.owner = action.a % 4 == 0 ? note.from : Owner(action);
+    note.token = action.a % 4 == 1 ? note.from_token : static_cast<uint64_t>(twins_->model().now_us()) - action.b;
+    note.ttl = milliseconds(Pick(kTtlMs, action.b));
+    note.info = Pick(kInfos, action.b);
+    return note;
   }
   if (verb == Deed::kRenew) {
     core::StoreRenew renew;
@@ -305,7 +314,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
 void Mischief::RunBytes(std::string_view bytes) { twins_->Do(ParseCommand(bytes)); }
 
 void Mischief::RunBroken(const Action& action) {
-  const std::string bytes = CallBytes(action, static_cast<Deed>(action.a % 6));
+  const std::string bytes = CallBytes(action, static_cast<Deed>(action.a % 7));
   std::string_view left = bytes;
   Argv argv = ParseCommand(left);
   const size_t first = 2;  // EVALSHA and the script stay

@@ -38,6 +38,8 @@ void BrokerProcess::Start() {
   config.validity = env_.temper.validity;
   config.queue_slot = env_.temper.queue_slot;
   config.store_timeout = env_.temper.store_timeout;
+  config.linger = env_.temper.lingers[static_cast<size_t>(number_)];
+  config.linger_pause = env_.temper.linger_pause;
   config.seed = env_.dice.Next();
   if (env_.temper.topology == Topology::kCluster) config.store = store::ClusterStore::kTraits;
   if (env_.temper.topology == Topology::kQuorum) config.store = store::RedlockStore::kTraits;

@@ -184,10 +184,11 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     // In both formats: after owner or expiry, and five more parts. The bound of the hold may stand in front of it, and
     // the holder's place at one server of a quorum.
     int at = 6;
-    for (const char front : {'h', 'p'}) at += Part(value, at).starts_with(front) ? 1 : 0;
+    const bool may_linger = Part(value, at) == "l";
+    for (const char front : {'h', 'p', 'l'}) at += Part(value, at).starts_with(front) ? 1 : 0;
     const std::string_view info_first = Part(value, at);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
-                                  std::string(info_first)});
+                                  std::string(info_first), may_linger});
   };
   if (const auto value = store_->model().String(key); value && !IsNobody(Part(*value, 1))) {
     add(Part(*value, 1), *value, Part(*value, 2), 0);
@@ -207,6 +208,7 @@ bool StoreObserver::Has(const Holders& holders, const Holder& holder) {
 }
 
 void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten) {
+  if (IsNote(now, forgotten)) return;  // one holder in the place of another
   const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, before] : lock.holders) {
     if (Has(now, before)) continue;
@@ -217,6 +219,10 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
                                                             : FreedHow::kReleased;
     Note(RecordKind::kFreed, index, before.lease, {.code = static_cast<uint8_t>(how), .token = before.token});
   }
+}
+
+bool StoreObserver::IsNote(const Holders& now, bool forgotten) const {
+  return !forgotten && store_->script() == &lua::kNote && !now.empty();
 }
 
 // The same grant, now in the hash of SHARED holders.
@@ -284,7 +290,8 @@ void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& 
   }
   std::sort(fresh.begin(), fresh.end(), [](const Holder& a, const Holder& b) { return a.token < b.token; });
   for (const Holder& holder : fresh) {
-    Note(RecordKind::kTook, index, holder.lease, {.token = holder.token});
+    const RecordKind kind = IsNote(now, false) && !before.empty() ? RecordKind::kNoted : RecordKind::kTook;
+    Note(kind, index, holder.lease, {.code = static_cast<uint8_t>(holder.may_linger ? 1 : 0), .token = holder.token});
     for (const auto& [owner, place] : locks_[static_cast<size_t>(index)].queue) {
       if (place.lease == holder.lease) CheckHears(index, place);
     }
@@ -369,11 +376,11 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   record.lease = lease;
   env_.Note(record);
   env_.Log([&] {
-    static const char* const kWords[] = {"queued", "out of the queue", "holds",
+    static const char* const kWords[] = {"queued", "out of the queue", "holds",  "was kept, and holds",
                                          "freed",  "shares",           "is to be taken from"};
     const int word = static_cast<int>(kind) - static_cast<int>(RecordKind::kQueued);
     return "      " + store_->name() + ": " + (lock < 0 ? "all" : env_.history.locks[static_cast<size_t>(lock)]) + " " +
-           (word >= 0 && word < 6 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));
+           (word >= 0 && word < 7 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));
   });
 }
 

@@ -217,6 +217,26 @@ void MakeQuorum(Dice& dice, Temper& temper) {
   }
 }
 
+// Not of the dice: other worlds stay as they are. All brokers keep locks, or all but one.
+void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
+  const Workload workload = wishes.workload;
+  temper.lingers.resize(static_cast<size_t>(temper.brokers));
+  const uint64_t draw = Dice(seed ^ 0x6c696e676572).Next() >> 8;
+  if (!wishes.linger && draw % 3 != 1) return;
+  for (size_t i = 0; i < temper.lingers.size(); ++i) {
+    const bool keeps = draw / 3 % 4 != i + 1;
+    if (keeps) temper.lingers[i] = draw / 12 % 2 == 0 ? milliseconds(50) : milliseconds(10);
+  }
+  const Duration pauses[] = {milliseconds(1), milliseconds(100), seconds(1)};
+  temper.linger_pause = pauses[draw / 24 % 3];
+  // A lock is kept only while few want it.
+  if (draw / 72 % 4 == 0) return;
+  temper.workload = workload == Workload::kMixed ? Workload::kMutex : workload;
+  temper.clients = std::min(temper.clients, 3);
+  temper.longest_pause = milliseconds(5);
+  if (draw / 72 % 4 == 1) temper.longest_hold = milliseconds(2);
+}
+
 // Many clients want one lock for short times, so that a late command finds another holder.
 void MakeBusy(Temper& temper) {
   AllowOnly([](const Fault& fault) { return fault.late; }, temper);
@@ -287,6 +307,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   if (cluster) MakeCluster(dice, temper, fails);
   if (wishes.topology == Topology::kQuorum) MakeQuorum(dice, temper);
   temper.hold_off = temper.hold_off && wishes.hold_off;
+  DrawLingering(seed, wishes, temper);
   DrawWays(dice, temper);  // after the number of locks is drawn
   if (temper.topology == Topology::kQuorum) {
     for (Way& way : temper.ways) way.limit = 0;  // there are no permits

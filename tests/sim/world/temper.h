@@ -33,6 +33,7 @@ struct WorldWishes {
   Workload workload = Workload::kMixed;
   std::optional<Topology> topology;
   bool hold_off = true;  // false: brokers do not hold off, so that a failover shows violations
+  bool linger = false;   // true: all brokers keep locks after their release; else those of a third of all worlds
 };
 
 // The modes and the policy of a lock.
@@ -69,6 +70,8 @@ struct Temper {
   double slow = 0;  // fraction of messages that take up to slowest_delay
   Duration slowest_delay{};
   Duration notice_lag{};  // how much later hand-off messages arrive than replies to commands
+  std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release
+  Duration linger_pause{};        // as core::BrokerConfig has it
   Duration gather{};      // for how long brokers gather commands for one call; 0: they do not
   Duration validity{};
   Duration queue_slot{};

@@ -304,6 +304,7 @@ void World::ExpectNothingLeft() {
     Left("give-backs in " + broker->name(), stats.pending_releases);
     Left("queues in " + broker->name(), stats.queues);
     Left("watches in " + broker->name(), stats.watches);
+    Left("lingering locks in " + broker->name(), stats.lingering);
     Left("store commands in " + broker->name(), stats.ops);
     Left("timers in " + broker->name(), stats.timers);
   }

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/linger.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/grants.h"
+#include "core/leases.h"
+#include "core/notes.h"
+#include "core/pending_releases.h"
+#include "core/sessions.h"
+
+namespace distlock::core {
+namespace {
+
+// Beyond so many locks those are forgotten that were not used for a while.
+constexpr size_t kMostRemembered = 4096;
+constexpr Duration kRemembered = std::chrono::seconds(10);
+constexpr Duration kLongestPause = std::chrono::seconds(60);
+
+}  // namespace
+
+bool Linger::is_on() const {
+  return core_.config.linger > Duration::zero() && !core_.config.store.is_quorum && core_.config.store.replicas == 0;
+}
+
+// What the lock of such a lease may be kept for, and given to.
+bool Linger::Suits(const Acquire& spec) {
+  return spec.may_linger && !spec.detached && spec.want.mode == Mode::kExclusive &&
+         spec.lock_delay == Duration::zero() && spec.max_hold == Duration::zero();
+}
+
+Linger::Lock* Linger::Find(const LockName& name) {
+  const auto found = locks_.find(name);
+  return found == locks_.end() ? nullptr : &found->second;
+}
+
+Linger::Lock& Linger::LockOf(const LockName& name) {
+  if (locks_.size() >= std::max(forget_at_, kMostRemembered)) ForgetIdle();
+  Lock& lock = locks_[name];
+  lock.used = core_.now;
+  return lock;
+}
+
+void Linger::ForgetIdle() {
+  absl::erase_if(locks_, [this](const auto& entry) {
+    const Lock& lock = entry.second;
+    return lock.waiters == 0 && lock.lingering == nullptr && !to_.leases.Contains(lock.holder) &&
+           core_.now - lock.used > kRemembered && core_.now >= lock.pause_until;
+  });
+  forget_at_ = 2 * locks_.size();
+}
+
+// ---- Acquires ----
+
+bool Linger::Regrant(Waiter& waiter) {
+  if (!is_on() || lingering_ == 0) return false;
+  Lock* const lock = Find(waiter.spec.name);
+  if (lock == nullptr || lock->lingering == nullptr) return false;
+  LingeringLock& before = *lock->lingering;
+  const Acquire& spec = waiter.spec;
+  if (!Suits(spec) || !core_.store_up || core_.draining || spec.ttl > before.ttl) return false;
+  // An owner of which something else is still to be told to the store is no usual one.
+  if (spec.owner == before.owner || to_.releases.Contains(spec.owner) || to_.notes.Contains(spec.owner)) return false;
+  if (!to_.notes.MayTell(before.name, before.owner)) return false;
+  const Instant deadline = std::min(before.deadline, core_.now + spec.ttl - core_.Margin(spec.ttl));
+  if (deadline - core_.now < spec.ttl / 2) return false;
+  // No less than the last token, and no more than the store's clock shows: so any later grant gets a greater one, even
+  // if the store never hears of this one.
+  const auto passed = std::chrono::floor<std::chrono::microseconds>(core_.Shortened(core_.now - before.base_at));
+  const StoreTime shows{before.base.us + passed.count()};
+  if (shows.us <= 0 || static_cast<uint64_t>(shows.us) <= before.token) return false;
+
+  const std::unique_ptr<LingeringLock> kept = std::move(lock->lingering);
+  core_.timers.Cancel(*kept);
+  --lingering_;
+  const LockName name = spec.name;
+  const OwnerId owner = spec.owner;
+  NotedGrant to{.owner = owner, .token = static_cast<uint64_t>(shows.us), .ttl = spec.ttl, .info = spec.info};
+  to_.grants.Grant(waiter, {.token = to.token,
+                            .since = shows,
+                            .made = core_.now,
+                            .ttl = spec.ttl,
+                            .deadline = deadline,
+                            .arrival = Arrival::kAnswer});
+  Lease* const lease = to_.leases.Find(owner);
+  DISTLOCK_CHECK(lease != nullptr);
+  lease->lingers = true;
+  lease->base = kept->base;
+  lease->base_at = kept->base_at;
+  lock->holder = owner;
+  to_.leases.AwaitNote(*lease);
+  to_.notes.Tell(name, {.owner = kept->owner, .token = kept->token, .ttl = kept->ttl, .info = {}}, std::move(to));
+  return true;
+}
+
+void Linger::OnWaiter(Waiter& waiter) {
+  if (!is_on()) return;
+  waiter.counted = true;
+  Lock& lock = LockOf(waiter.spec.name);
+  ++lock.waiters;
+  if (lock.lingering != nullptr) return End(lock);
+  if (to_.leases.Contains(lock.holder)) lock.wanted = true;
+}
+
+void Linger::OnWaiterGone(const Waiter& waiter) {
+  if (!waiter.counted) return;
+  Lock* const lock = Find(waiter.spec.name);
+  DISTLOCK_CHECK(lock != nullptr && lock->waiters > 0);
+  --lock->waiters;
+}
+
+bool Linger::MayLinger(const Waiter& waiter) const {
+  if (!is_on() || core_.draining || waiter.bundle != nullptr || !Suits(waiter.spec)) return false;
+  const auto found = locks_.find(waiter.spec.name);
+  if (found == locks_.end()) return false;
+  const Lock& lock = found->second;
+  return lock.waiters == 1 && lock.grants > 0 && core_.now >= lock.pause_until;
+}
+
+void Linger::OnGranted(Lease& lease, const Waiter& waiter, StoreTime since, bool directly) {
+  if (!is_on() || !Suits(waiter.spec)) return;
+  Lock& lock = LockOf(lease.name);
+  lock.grants = directly ? lock.grants + 1 : 0;
+  lease.lingers = directly && waiter.lingers;
+  lease.base = since;
+  lease.base_at = core_.now;
+  if (!lease.lingers) return;
+  lock.holder = lease.owner;
+  lock.wanted = lock.waiters > (waiter.counted ? 1U : 0U);
+}
+
+// ---- Ends ----
+
+bool Linger::Keep(const Release& in) {
+  if (!is_on() || in.acquire == 0 || in.lapsed || core_.draining || !core_.store_up) return false;
+  const Session* const session = to_.sessions.Find(in.session);
+  if (session == nullptr) return false;
+  const auto found = session->leases.find(in.acquire);
+  if (found == session->leases.end()) return false;
+  Lease& lease = *found->second;
+  if (!lease.lingers || lease.at_risk || lease.bundle != nullptr) return false;
+  if (lease.reentry != nullptr && !lease.reentry->others.empty()) return false;
+  Lock* const lock = Find(lease.name);
+  if (lock == nullptr || lock->holder != lease.owner || lock->wanted || lock->waiters > 0) return false;
+  const Instant end = std::min(core_.now + core_.config.linger, lease.deadline - lease.ttl / 2);
+  if (end <= core_.now) return false;
+
+  DISTLOCK_CHECK(lock->lingering == nullptr);
+  lock->lingering = std::make_unique<LingeringLock>();
+  LingeringLock& kept = *lock->lingering;
+  kept.name = lease.name;
+  kept.owner = lease.owner;
+  kept.token = lease.token;
+  kept.ttl = lease.ttl;
+  kept.deadline = lease.deadline;
+  kept.base = lease.base;
+  kept.base_at = lease.base_at;
+  ++lingering_;
+  lock->used = core_.now;
+  to_.leases.NoteEnd(lease, FactKind::kReleased, LostReason{}, "");
+  core_.Tell({in.session, in.request}, Released{ReleaseOutcome::kReleased, kept.name, kept.owner, kept.token});
+  to_.leases.Forget(lease);
+  core_.Arm(kept, end);
+  return true;
+}
+
+// Gives the lock back under the owner that the store knows, or is being told of.
+void Linger::End(Lock& lock) {
+  const std::unique_ptr<LingeringLock> kept = std::move(lock.lingering);
+  core_.timers.Cancel(*kept);
+  --lingering_;
+  const auto [owner, token] = to_.notes.Settle(kept->name, kept->owner, kept->token);
+  PendingRelease& release =
+      to_.releases.Start(kept->name, owner, /*waiting=*/false, Duration::zero(), kept->ttl, token);
+  release.token = token;
+  to_.releases.Pursue(release);
+}
+
+void Linger::OnTimer(LingeringLock& lingering) { End(*Find(lingering.name)); }
+
+void Linger::EndOf(const LockName& name, const OwnerId& owner) {
+  if (lingering_ == 0) return;
+  Lock* const lock = Find(name);
+  if (lock != nullptr && lock->lingering != nullptr && lock->lingering->owner == owner) End(*lock);
+}
+
+void Linger::EndFor(const LockName& name) {
+  if (lingering_ == 0) return;
+  if (Lock* const lock = Find(name); lock != nullptr && lock->lingering != nullptr) End(*lock);
+}
+
+void Linger::EndAll() {
+  std::vector<LingeringLock*> all;
+  if (lingering_ == 0) return;
+  for (auto& [name, lock] : locks_) {
+    if (lock.lingering != nullptr) all.push_back(lock.lingering.get());
+  }
+  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  for (LingeringLock* const one : all) End(*Find(one->name));
+}
+
+void Linger::OnClockStep() {
+  EndAll();
+  for (auto& [name, lock] : locks_) lock.wanted = true;
+}
+
+void Linger::Recall(const LockName& name) {
+  Lock* const lock = Find(name);
+  if (lock == nullptr) return;
+  if (lock->lingering != nullptr) {
+    Pause(*lock);
+    return End(*lock);
+  }
+  if (lock->wanted || !to_.leases.Contains(lock->holder)) return;
+  Pause(*lock);
+  lock->wanted = true;
+}
+
+void Linger::Pause(Lock& lock) {
+  if (core_.now - lock.pause_until > kLongestPause) lock.recalls = 0;
+  const Duration pause = core_.config.linger_pause * (int64_t{1} << std::min<uint32_t>(lock.recalls++, 16));
+  lock.pause_until = core_.now + std::min(pause, kLongestPause);
+  lock.grants = 0;
+}
+
+// ---- What the store has answered ----
+
+void Linger::OnNoted(const LockName& name, const OwnerId& owner, Instant sent, Duration ttl, uint32_t queue_length,
+                     bool is_known) {
+  Lock* const lock = Find(name);
+  if (Lease* const lease = to_.leases.Find(owner); lease != nullptr) {
+    to_.leases.OnNoted(*lease, sent, ttl, is_known);
+  } else if (lock != nullptr && lock->lingering != nullptr && lock->lingering->owner == owner) {
+    LingeringLock& kept = *lock->lingering;
+    const Duration least = std::min(ttl, kept.ttl);
+    kept.deadline = std::max(kept.deadline, sent + least - core_.Margin(least));
+  }
+  if (queue_length > 0 && lock != nullptr && lock->waiters == 0) Recall(name);
+}
+
+void Linger::OnNotOurs(const LockName& name, const OwnerId& owner) {
+  if (Lease* const lease = to_.leases.Find(owner); lease != nullptr) return to_.leases.OnNotOurs(*lease);
+  Lock* const lock = Find(name);
+  if (lock == nullptr || lock->lingering == nullptr || lock->lingering->owner != owner) return;
+  core_.timers.Cancel(*lock->lingering);
+  lock->lingering.reset();
+  --lingering_;
+}
+
+void Linger::OnSettled(const OwnerId& owner) { to_.releases.OnSettled(owner); }
+
+}  // namespace distlock::core

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Locks that this broker keeps for a moment after their release, and gives to its next lease without asking the store.
+// The store has such a lock under an owner of ours all the time, so nobody else is granted it: one lease after the
+// other has it here, and none believes for longer than until D, which only the store's answers move on. Whoever else
+// wants the lock has the store recall it; then it is given back. README.md says why this is safe.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/core_context.h"
+#include "core/note_news.h"
+#include "core/lock_name.h"
+#include "core/records.h"
+
+namespace distlock::core {
+
+class Grants;
+class Leases;
+class Notes;
+class PendingReleases;
+class Sessions;
+struct GrantNews;
+
+// A lock whose lease was released, and which the store still has under that lease's owner, or will.
+struct LingeringLock : Timed {
+  LingeringLock() : Timed(TimerKind::kLinger) {}
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;
+  Duration ttl{};
+  Instant deadline{};  // D of the lease, or later
+  StoreTime base;      // as of Lease
+  Instant base_at{};
+};
+
+class Linger final : public NoteNews {
+ public:
+  // The parts that it calls.
+  struct Neighbours {
+    Sessions& sessions;
+    Leases& leases;
+    Grants& grants;
+    Notes& notes;
+    PendingReleases& releases;
+  };
+  Linger(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+
+  // False: nothing of this happens, and nothing else need be called.
+  bool is_on() const;
+
+  // ---- acquires
+  // Gives the waiter a lock that lingers. False: there is none for it.
+  bool Regrant(Waiter& waiter);
+  // One more waits for the lock. If that lingers, it is given back now, and the acquire sent next follows.
+  void OnWaiter(Waiter& waiter);
+  void OnWaiterGone(const Waiter& waiter);
+  // Whether the lock may be kept when the waiter has had it.
+  bool MayLinger(const Waiter& waiter) const;
+  // The waiter, which is about to be forgotten, has become a lease. `directly`: as the answer to its only attempt.
+  void OnGranted(Lease& lease, const Waiter& waiter, StoreTime since, bool directly);
+
+  // ---- ends
+  // Keeps the lock of a lease that its session releases, and answers it. False: it must be given back.
+  bool Keep(const Release& in);
+  void Handle(const RecallNotice& in) { Recall(in.name); }
+  // A caller names the owner of a lease that was released: if that lingers, it is given back first.
+  void EndOf(const LockName& name, const OwnerId& owner);
+  // The store is about to be asked for the lock: if it lingers, it is given back first.
+  void EndFor(const LockName& name);
+  void EndAll();
+  // What is known of the store's clock is not true any more.
+  void OnClockStep();
+  void OnTimer(LingeringLock& lingering);
+  size_t size() const { return lingering_; }
+
+  void OnNoted(const LockName& name, const OwnerId& owner, Instant sent, Duration ttl, uint32_t queue_length,
+               bool is_known) override;
+  void OnNotOurs(const LockName& name, const OwnerId& owner) override;
+  void OnSettled(const OwnerId& owner) override;
+
+ private:
+  // What is known of a lock.
+  struct Lock {
+    uint32_t waiters = 0;  // here
+    uint32_t grants = 0;   // in a row that were ours at once, before anybody else wanted it
+    uint32_t recalls = 0;  // in a row
+    bool wanted = false;   // its present lease is given back when it ends
+    OwnerId holder{};      // the last lease that may be kept
+    Instant pause_until{};
+    Instant used{};
+    std::unique_ptr<LingeringLock> lingering;
+  };
+
+  static bool Suits(const Acquire& spec);
+  Lock& LockOf(const LockName& name);
+  Lock* Find(const LockName& name);
+  void Recall(const LockName& name);
+  void Pause(Lock& lock);
+  void End(Lock& lock);
+  void ForgetIdle();
+
+  CoreContext& core_;
+  const Neighbours to_;
+  absl::flat_hash_map<LockName, Lock> locks_;
+  size_t lingering_ = 0;
+  size_t forget_at_ = 0;  // so many locks are known
+};
+
+}  // namespace distlock::core
