@@ -21,9 +21,9 @@ struct BrokerConfig {
   Duration linger{};
   // After somebody else wanted such a lock it is not kept for so long, and for twice as long each time, up to a minute.
   Duration linger_pause = std::chrono::seconds(1);
-  uint32_t max_leases_per_session = 10'000;          // granted and waiting together
-  StoreTraits store;                                 // of the store behind this core
-  uint64_t seed = 1;                                 // of the jitter
+  uint32_t max_leases_per_session = 10'000;  // granted and waiting together
+  StoreTraits store;                         // of the store behind this core
+  uint64_t seed = 1;                         // of the jitter
 };
 
 struct BrokerStats {

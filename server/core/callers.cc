@@ -111,6 +111,35 @@ bool Waiters::Reenter(Session& session, const Acquire& in) {
   return true;
 }
 
+Listener Waiters::ListenerOf(Waiter& waiter) {
+  Listener listener = CallersOf(waiter).front().listener;
+  if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
+  return listener;
+}
+
+// Whoever is told that it waits comes before all who ask from then on. The broker of a holder that may linger could
+// still grant the lock to newcomers of its own until the recall has arrived, so that has as much time as the answer had.
+void Waiters::TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent) {
+  waiter.answered = true;
+  const Duration trip = std::min<Duration>(core_.now - sent, kLongestRecall);
+  Queued told{queued.position, queued.holders};
+  if (queued.holders.empty() || !queued.holders.front().lingers || trip == Duration::zero()) {
+    return core_.Tell(ListenerOf(waiter), std::move(told));
+  }
+  waiter.ack = std::make_unique<Queued>(std::move(told));
+  waiter.ack_at = core_.now + trip;
+  Arm(waiter);
+}
+
+// One try has found a lock that may only linger at another broker, which has been told: then it is free in a moment.
+bool Waiters::AskOnceMore(Waiter& waiter, const AcquireHeld& held, Instant sent) {
+  if (waiter.asked_again || held.holders.empty() || !held.holders.front().lingers) return false;
+  waiter.asked_again = true;
+  waiter.retry_at = core_.now + std::max<Duration>(kLongestRecall, 3 * (core_.now - sent));
+  Arm(waiter);
+  return true;
+}
+
 // Until when a caller waits for a store that gives no answer.
 Instant Waiters::Patience(const Waiter& waiter, const Caller& caller) const {
   if (waiter.answered) return kNever;

@@ -14,8 +14,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/core_context.h"
-#include "core/note_news.h"
 #include "core/lock_name.h"
+#include "core/note_news.h"
 #include "core/records.h"
 
 namespace distlock::core {

@@ -47,12 +47,12 @@ struct Waiter : Timed {
   bool answered = false;  // has ever had a place
   bool exists = false;    // the store has said that it waits or holds, and that may still be so
   // Of Linger:
-  bool counted = false;      // among those who want the lock
-  bool lingers = false;      // its grant may be kept after its release
-  bool asked_again = false;  // one try found a lock that may only linger
+  bool counted = false;         // among those who want the lock
+  bool lingers = false;         // its grant may be kept after its release
+  bool asked_again = false;     // one try found a lock that may only linger
   std::unique_ptr<Queued> ack;  // not told yet: the holder's broker has not had the time to hear of it
   Instant ack_at = kNever;      // when it is told
-  std::string trouble;    // why the store could not answer
+  std::string trouble;          // why the store could not answer
 };
 
 // Of a lease that its session may take again: the requests that have it, besides Lease::listener.

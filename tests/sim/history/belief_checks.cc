@@ -80,7 +80,8 @@ bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, R
   const Keep& keep = *index.KeepAt(tenure.lock, tenure.from);
   const int64_t needed = tenure.took == kNotSeen ? tenure.until : tenure.took;
   if (keep.until >= needed) return true;
-  if (Accepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until)) return false;
+  if (Accepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until))
+    return false;
   if (keep.how == FreedHow::kForced && !index.history.calm) return false;
   report.Add(keep.how == FreedHow::kReleased ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
              who + " believed in " + report.Lock(tenure.lock) + " from " + Report::At(tenure.from) + " to " +

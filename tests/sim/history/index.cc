@@ -13,7 +13,8 @@ constexpr int64_t kClocksApart = 100'000'000;  // how far the clocks of two serv
 
 }  // namespace
 
-Index::Index(const History& the_history) : history(the_history), fates(the_history.leases.size()), kept_(the_history.locks.size()) {
+Index::Index(const History& the_history)
+    : history(the_history), fates(the_history.leases.size()), kept_(the_history.locks.size()) {
   tenures.reserve(fates.size());
   open_belief_.reserve(fates.size());
   beliefs.reserve(fates.size());
@@ -45,8 +46,8 @@ bool Index::Fits(const Record& record) {
   if (fates[static_cast<size_t>(record.lease)].asked == kNotSeen && record.kind != RecordKind::kAsked) {
     return wrong("is about a lease that nobody has asked for");
   }
-  const bool has_token = record.kind == RecordKind::kGranted || record.kind == RecordKind::kTook ||
-                         record.kind == RecordKind::kNoted;
+  const bool has_token =
+      record.kind == RecordKind::kGranted || record.kind == RecordKind::kTook || record.kind == RecordKind::kNoted;
   if (has_token && record.token == 0) return wrong("has no token");
   return true;
 }

@@ -173,7 +173,8 @@ class StoreQueues {
       if (Excused(record, number, place) || MayBarge(index_.TermsOf(record.lease), place, record.at_ns)) continue;
       report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
                   report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + ", which its broker had kept, " +
-                      Report::Span(asked - place.since) + " after " + report_.Lease(place.lease) + " was queued for it");
+                      Report::Span(asked - place.since) + " after " + report_.Lease(place.lease) +
+                      " was queued for it");
     }
     lock.holders = {record.lease};
   }

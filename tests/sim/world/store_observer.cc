@@ -376,8 +376,8 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   record.lease = lease;
   env_.Note(record);
   env_.Log([&] {
-    static const char* const kWords[] = {"queued", "out of the queue", "holds",  "was kept, and holds",
-                                         "freed",  "shares",           "is to be taken from"};
+    static const char* const kWords[] = {"queued", "out of the queue",   "holds", "was kept, and holds", "freed",
+                                         "shares", "is to be taken from"};
     const int word = static_cast<int>(kind) - static_cast<int>(RecordKind::kQueued);
     return "      " + store_->name() + ": " + (lock < 0 ? "all" : env_.history.locks[static_cast<size_t>(lock)]) + " " +
            (word >= 0 && word < 7 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));

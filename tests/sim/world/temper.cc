@@ -103,7 +103,7 @@ void DrawWays(Dice& dice, Temper& temper) {
   temper.ways.resize(static_cast<size_t>(temper.locks));
   const bool permits = temper.workload == Workload::kPermit;
   const bool rw = temper.workload == Workload::kRw;
-  if (!permits && !rw && dice.Chance(0.5)) return;
+  if (!permits && !rw && (temper.mutexes || dice.Chance(0.5))) return;
   for (Way& way : temper.ways) {
     const bool special = permits || rw || dice.Chance(0.7);
     if (!special) continue;
@@ -224,7 +224,7 @@ void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   const uint64_t draw = Dice(seed ^ 0x6c696e676572).Next() >> 8;
   if (!wishes.linger && draw % 3 != 1) return;
   for (size_t i = 0; i < temper.lingers.size(); ++i) {
-    const bool keeps = draw / 3 % 4 != i + 1;
+    const bool keeps = draw / 3 % 4 != i + 1 || temper.brokers == 1;
     if (keeps) temper.lingers[i] = draw / 12 % 2 == 0 ? milliseconds(50) : milliseconds(10);
   }
   const Duration pauses[] = {milliseconds(1), milliseconds(100), seconds(1)};
@@ -232,9 +232,12 @@ void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   // A lock is kept only while few want it.
   if (draw / 72 % 4 == 0) return;
   temper.workload = workload == Workload::kMixed ? Workload::kMutex : workload;
-  temper.clients = std::min(temper.clients, 3);
+  temper.clients = std::min(temper.clients, draw / 288 % 2 == 0 ? 3 : 1);
+  temper.locks = std::max(temper.locks, 2 * temper.clients);
   temper.longest_pause = milliseconds(5);
-  if (draw / 72 % 4 == 1) temper.longest_hold = milliseconds(2);
+  temper.longest_hold = draw / 72 % 4 == 1 ? milliseconds(300) : milliseconds(2);
+  temper.max_hold = temper.lock_delay = temper.reentrant = temper.downgrade = 0;
+  temper.mutexes = draw / 576 % 4 != 0;
 }
 
 // Many clients want one lock for short times, so that a late command finds another holder.

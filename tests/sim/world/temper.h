@@ -62,6 +62,7 @@ struct Temper {
   int clients = 1;
   int locks = 1;
   std::vector<Way> ways;  // by lock
+  bool mutexes = false;   // none of them has another mode or policy than EXCLUSIVE and FAIR, unless the workload has
   int replicas = 0;
   bool counts_listeners = true;
   int drift_ppm = 0;          // the largest drift of a clock
@@ -69,10 +70,10 @@ struct Temper {
   Duration usual_delay{};
   double slow = 0;  // fraction of messages that take up to slowest_delay
   Duration slowest_delay{};
-  Duration notice_lag{};  // how much later hand-off messages arrive than replies to commands
+  Duration notice_lag{};          // how much later hand-off messages arrive than replies to commands
   std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release
   Duration linger_pause{};        // as core::BrokerConfig has it
-  Duration gather{};      // for how long brokers gather commands for one call; 0: they do not
+  Duration gather{};              // for how long brokers gather commands for one call; 0: they do not
   Duration validity{};
   Duration queue_slot{};
   Duration store_timeout{};  // after it a broker answers that it could not confirm a release
