@@ -21,10 +21,10 @@ using std::chrono::milliseconds;
 using store::Cat;
 
 constexpr std::string_view kDeeds[] = {
-    "acquire",       "renew",      "release",   "withdraw",   "tend",      "inspect", "vote",   "broken call",
-    "snippet",       "put string", "put other", "put waiter", "put entry", "remove",  "expire", "flush scripts",
-    "load scripts",  "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory", "replica",
-    "want replicas", "clock",      "to expiry", "compare",    "scan",      "prepare"};
+    "acquire",       "renew",         "release",    "withdraw",  "tend",       "inspect",   "note",    "vote",
+    "broken call",   "snippet",       "put string", "put other", "put waiter", "put entry", "remove",  "expire",
+    "flush scripts", "load scripts",  "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory",
+    "replica",       "want replicas", "clock",      "to expiry", "compare",    "scan",      "prepare"};
 static_assert(std::size(kDeeds) == static_cast<size_t>(Deed::kCount));
 
 template <typename T, size_t N>
