@@ -11,10 +11,12 @@ local before, mine = '1;' .. from .. ';' .. from_token .. ';', '1;' .. owner .. 
 local is_noted = value and string.sub(value, 1, #mine) == mine
 if not is_noted and (not value or string.sub(value, 1, #before) ~= before) then return {NOT_HOLDER, NOW} end
 
+-- It holds since it was granted the lock, which its token tells, and not since now: a call that comes late, to a server
+-- that has forgotten, must not look like a grant of that server (hold_off).
 -- First the write that maxmemory never refuses.
 redis.call('PEXPIRE', HOLDER, ttl)
 if not is_noted then
-  redis.call('SET', HOLDER, mine .. NOW .. ';' .. ttl .. ';0;' .. info, 'PX', ttl)
+  redis.call('SET', HOLDER, mine .. token .. ';' .. ttl .. ';0;' .. info, 'PX', ttl)
   -- A last token that is greater, or no token, stays.
   if not stored then
     redis.pcall('SET', TOKEN, token, 'PX', keep, 'NX')

@@ -61,7 +61,7 @@ def test_the_store_knows_the_next_owner(lock, redis):
     assert noted[0::2] == [NOTED, 0] and lock.holder() == 2
     assert redis("PTTL", lock.h) > TTL_MS - 1_000 and int(redis("GET", lock.t)) == token + 7
     value = redis("GET", lock.h).decode()
-    assert value == f"1;{owner(2)};{token + 7};{noted[1]};{TTL_MS};0;{MARK}lease 2"
+    assert value == f"1;{owner(2)};{token + 7};{token + 7};{TTL_MS};0;{MARK}lease 2", "since its grant"
     assert lock.renew((lock, 2, TTL_MS, token + 7))[0::2] == [RENEWED, 1]
     assert lock.release(1, token=token)[0] == NOT_HOLDER, "the former owner has it no more"
     assert lock.release(2, token=token + 7)[0] == RELEASED
