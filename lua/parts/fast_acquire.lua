@@ -39,7 +39,8 @@ elseif value and not watchers and wait == '1' and want == 'x' and preferred == '
   local length, entries = redis.pcall('ZCARD', QUEUE), redis.pcall('HLEN', WAITERS)
   local request = string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16)
   if holder and #holder == 32 and #token <= 16 and holder ~= owner and string.byte(value, info_at) ~= 108 and
-    type(length) == 'number' and length < tonumber(max_waiters) and type(entries) == 'number' and (length > 0 or entries == 0) and
+    type(length) == 'number' and length < tonumber(max_waiters) and type(entries) == 'number' and
+      (length > 0 or entries == 0) and
     not (request and (string.sub(holder, 1, 16) == request or
       entries > 0 and redis.call('HEXISTS', WAITERS, request) == 1)) then
     local tail = length > 0 and redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or '0'

@@ -118,7 +118,8 @@ Listener Waiters::ListenerOf(Waiter& waiter) {
 }
 
 // Whoever is told that it waits comes before all who ask from then on. The broker of a holder that may linger could
-// still grant the lock to newcomers of its own until the recall has arrived, so that has as much time as the answer had.
+// still grant the lock to newcomers of its own until the recall has arrived, so that has as much time as the answer
+// had.
 void Waiters::TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent) {
   waiter.answered = true;
   const Duration trip = std::min<Duration>(core_.now - sent, kLongestRecall);

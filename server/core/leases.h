@@ -53,8 +53,8 @@ class Leases {
   // ---- a grant that the store has not heard of: see Notes
   // The lease is not renewed before the store knows its owner.
   void AwaitNote(Lease& lease);
-  // The store has begun a ttl of the lease, maybe of another length, for a command sent at `sent`. `is_known`: under its
-  // owner.
+  // The store has begun a ttl of the lease, maybe of another length, for a command sent at `sent`. `is_known`: under
+  // its owner.
   void OnNoted(Lease& lease, Instant sent, Duration ttl, bool is_known);
   // The store does not have it.
   void OnNotOurs(Lease& lease);

@@ -50,8 +50,8 @@ struct StoreAcquire {
   bool wait = false;
   // It has been answered before: what another try of its request has is left alone. See IsTry.
   bool again = false;
-  // The broker may keep the lock after its release: it is to hear (RecallNotice) when somebody else wants the lock. Only
-  // EXCLUSIVE, without lock_delay and max_hold.
+  // The broker may keep the lock after its release: it is to hear (RecallNotice) when somebody else wants the lock.
+  // Only EXCLUSIVE, without lock_delay and max_hold.
   bool lingers = false;
   std::string info;
 };
@@ -150,8 +150,8 @@ struct StoreAdopt {
   std::string info;             // what the holder says of itself from now on
 };
 
-// This broker has given a lock that it had kept to another lease of its own: EXCLUSIVE, without lock_delay and max_hold,
-// and it may keep it again. Its ttl begins with this.
+// This broker has given a lock that it had kept to another lease of its own: EXCLUSIVE, without lock_delay and
+// max_hold, and it may keep it again. Its ttl begins with this.
 struct StoreNote {
   static constexpr Verb kVerb = Verb::kNote;
   OpId op = 0;

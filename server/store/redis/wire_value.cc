@@ -27,7 +27,8 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
 
 constexpr std::string_view kLingers = "l;";
 
-// The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept, in front of it.
+// The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept, in front of
+// it.
 std::string WithoutBound(std::string_view info) {
   if (info.starts_with(kLingers)) return std::string(info.substr(kLingers.size()));
   if (info.starts_with('h')) {

@@ -74,8 +74,8 @@ void CheckOverlaps(const Index& index, Report& report) {
   }
 }
 
-// The lease had the lock before the store heard of it: until it did, or to the end of belief, the store must have had the
-// lock for an earlier lease of the same broker.
+// The lease had the lock before the store heard of it: until it did, or to the end of belief, the store must have had
+// the lock for an earlier lease of the same broker.
 bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, Report& report) {
   const Keep& keep = *index.KeepAt(tenure.lock, tenure.from);
   const int64_t needed = tenure.took == kNotSeen ? tenure.until : tenure.took;

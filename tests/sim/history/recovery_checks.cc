@@ -8,8 +8,8 @@
 namespace distlock::sim {
 namespace {
 
-// A broker that has confirmed a release may keep the lock for a moment. Whether nothing in [from, until] can have kept it
-// from giving the lock back then.
+// A broker that has confirmed a release may keep the lock for a moment. Whether nothing in [from, until] can have
+// kept it from giving the lock back then.
 bool EndsLingering(const Index& index, int64_t from, int64_t until) {
   return std::ranges::none_of(index.troubles, [&](const Trouble& trouble) {
     if (trouble.from > until || trouble.until + index.history.recovery_ns < from) return false;
