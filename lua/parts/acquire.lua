@@ -29,8 +29,13 @@ end
 drop_expired(h)
 -- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. Who does
 -- not mix waits until the holders are gone; then its own kind and limit count.
+-- Of a lock that may linger its broker is told that it is wanted.
+local keeper = h.kind == 'x' and keeper_of(h.value)
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
-if h.mine or not mixes and wait == '0' then return {MISMATCH, NOW, h.kind, h.limit or 0} end
+if h.mine or not mixes and wait == '0' then
+  if keeper and keeper ~= broker then publish(keeper, 'recall') end
+  return {MISMATCH, NOW, h.kind, h.limit or 0, keeper and 'lingers' or nil}
+end
 
 -- Another try of the same request may have a place: this one takes it over, unless it had one of its own before, or the
 -- other is the later one. When the other try holds the lock, this one waits in front of all others: the other's broker
@@ -79,7 +84,6 @@ if fits(h, me) then
   length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
   in_front = count_in_front()
 end
-local keeper = h.kind == 'x' and keeper_of(h.value)
 if keeper and keeper ~= broker then publish(keeper, 'recall') end
 local left = left_ms(h)
 if wait == '0' then return show(h, left, {HELD, NOW, left, length}) end

@@ -7,6 +7,7 @@
 -- {RELEASED, time, "blocked"}
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms
 --      of each next holder that waits at the caller's broker}   other brokers learn of their grants from their channel
+-- {KEPT, time}   it is its broker's to end, which has been told: ask again; nothing was done
 -- {NOT_HOLDER, time}   also when the owner has it under another token
 -- {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -24,6 +25,8 @@ end
 own_tag = channel
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
+local kept = h.kind == 'x' and settle(h, broker, channel)
+if kept then return kept end
 if block_ms == '0' then
   lift_hold_off(h)
   return free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, waiting = waiting,

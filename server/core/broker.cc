@@ -125,7 +125,8 @@ void Broker::Handle(const ForceNotice& in) {
 
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
-  if (in.renew_all) linger_.EndAll();
+  // Another primary's clock, or one that has forgotten what is kept.
+  if (in.renew_all) linger_.EndAllForGood();
   notes_.OnStoreUp();
   in.renew_all ? RenewAll() : leases_.RenewAtRisk();
   waiters_.OnStoreUp();
@@ -155,7 +156,7 @@ void Broker::Handle(StoreReply& in) {
 
 void Broker::Handle(const StoreClockStep& in) {
   core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
-  linger_.OnClockStep();
+  linger_.EndAllForGood();
   // A step forward has shortened every key's life: start all of them anew. What has ended by it hands on nothing, and
   // what was handed on before the step was seen carries stamps that seem to be of another time: look at each queue.
   RenewAll();

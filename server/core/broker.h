@@ -79,6 +79,7 @@ class Broker {
   void Handle(const GrantNotice& in) { grants_.Handle(in); }
   void Handle(const ChangeNotice& in) { watches_.Handle(in); }
   void Handle(const RecallNotice& in) { linger_.Handle(in); }
+  void Handle(const SettleNotice& in) { linger_.Handle(in); }
   void Handle(const ForceNotice& in);
   void Handle(StoreReply& in);
   void ExpireDue();

@@ -133,8 +133,8 @@ void Waiters::TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent) {
 }
 
 // One try has found a lock that may only linger at another broker, which has been told: then it is free in a moment.
-bool Waiters::AskOnceMore(Waiter& waiter, const AcquireHeld& held, Instant sent) {
-  if (waiter.asked_again || held.holders.empty() || !held.holders.front().lingers) return false;
+bool Waiters::AskOnceMore(Waiter& waiter, Instant sent) {
+  if (waiter.asked_again) return false;
   waiter.asked_again = true;
   waiter.retry_at = core_.now + std::max<Duration>(kLongestRecall, 3 * (core_.now - sent));
   Arm(waiter);

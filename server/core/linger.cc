@@ -29,7 +29,7 @@ bool Linger::is_on() const {
 // What the lock of such a lease may be kept for, and given to.
 bool Linger::Suits(const Acquire& spec) {
   return spec.may_linger && !spec.detached && spec.want.mode == Mode::kExclusive &&
-         spec.lock_delay == Duration::zero() && spec.max_hold == Duration::zero();
+         spec.lock_delay == Duration::zero() && spec.max_hold == Duration::zero() && !spec.resume;
 }
 
 Linger::Lock* Linger::Find(const LockName& name) {
@@ -92,6 +92,7 @@ bool Linger::Regrant(Waiter& waiter) {
   lease->base_at = kept->base_at;
   lock->holder = owner;
   to_.leases.AwaitNote(*lease);
+  Note(name, LingerOutcome::kGranted);
   to_.notes.Tell(name, {.owner = kept->owner, .token = kept->token, .ttl = kept->ttl, .info = {}}, std::move(to));
   return true;
 }
@@ -167,9 +168,14 @@ bool Linger::Keep(const Release& in) {
   return true;
 }
 
+void Linger::Note(const LockName& name, LingerOutcome outcome) {
+  core_.Note({.kind = FactKind::kLingered, .linger = outcome, .name = name, .detail = {}});
+}
+
 // Gives the lock back under the owner that the store knows, or is being told of.
-void Linger::End(Lock& lock) {
+void Linger::End(Lock& lock, LingerOutcome outcome) {
   const std::unique_ptr<LingeringLock> kept = std::move(lock.lingering);
+  Note(kept->name, outcome);
   core_.timers.Cancel(*kept);
   --lingering_;
   const auto [owner, token] = to_.notes.Settle(kept->name, kept->owner, kept->token);
@@ -202,7 +208,7 @@ void Linger::EndAll() {
   for (LingeringLock* const one : all) End(*Find(one->name));
 }
 
-void Linger::OnClockStep() {
+void Linger::EndAllForGood() {
   EndAll();
   for (auto& [name, lock] : locks_) lock.wanted = true;
 }
@@ -212,11 +218,22 @@ void Linger::Recall(const LockName& name) {
   if (lock == nullptr) return;
   if (lock->lingering != nullptr) {
     Pause(*lock);
-    return End(*lock);
+    return End(*lock, LingerOutcome::kRecalled);
   }
   if (lock->wanted || !to_.leases.Contains(lock->holder)) return;
+  Note(name, LingerOutcome::kRecalled);
   Pause(*lock);
   lock->wanted = true;
+}
+
+// Nothing is given on from then. What lingers is given back; a lease has its mark taken off, after which any broker may
+// act on it; and of an owner that a note names, or that is being released, the store knows better in a moment.
+void Linger::Handle(const SettleNotice& in) {
+  if (!is_on()) return;
+  EndOf(in.name, in.owner);
+  if (Lease* const lease = to_.leases.Find(in.owner); lease != nullptr) lease->lingers = false;
+  if (!core_.store_up || to_.notes.Contains(in.owner) || to_.releases.Contains(in.owner)) return;
+  to_.notes.Unmark(in.name, in.owner, in.token);
 }
 
 void Linger::Pause(Lock& lock) {

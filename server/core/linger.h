@@ -69,13 +69,14 @@ class Linger final : public NoteNews {
   // Keeps the lock of a lease that its session releases, and answers it. False: it must be given back.
   bool Keep(const Release& in);
   void Handle(const RecallNotice& in) { Recall(in.name); }
+  void Handle(const SettleNotice& in);
   // A caller names the owner of a lease that was released: if that lingers, it is given back first.
   void EndOf(const LockName& name, const OwnerId& owner);
   // The store is about to be asked for the lock: if it lingers, it is given back first.
   void EndFor(const LockName& name);
   void EndAll();
-  // What is known of the store's clock is not true any more.
-  void OnClockStep();
+  // What is known of the store, or of its clock, is not true any more: not even present leases' locks are kept.
+  void EndAllForGood();
   void OnTimer(LingeringLock& lingering);
   size_t size() const { return lingering_; }
 
@@ -102,7 +103,8 @@ class Linger final : public NoteNews {
   Lock* Find(const LockName& name);
   void Recall(const LockName& name);
   void Pause(Lock& lock);
-  void End(Lock& lock);
+  void End(Lock& lock, LingerOutcome outcome = LingerOutcome::kGivenBack);
+  void Note(const LockName& name, LingerOutcome outcome);
   void ForgetIdle();
 
   CoreContext& core_;

@@ -18,8 +18,8 @@ struct Tick {};
 
 using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
                            ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp,
-                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, RecallNotice, ForceNotice,
-                           StoreReply>;
+                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, RecallNotice, SettleNotice,
+                           ForceNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

@@ -69,6 +69,15 @@ void Notes::Send(Note& note) {
   Arm(note);
 }
 
+void Notes::Unmark(const LockName& name, const OwnerId& owner, uint64_t token) {
+  DISTLOCK_CHECK(!Contains(owner));
+  Op op;
+  op.sender = Op::Sender::kNotes;
+  const OpId id = core_.SendOp(std::move(op));
+  core_.Command(StoreNote{
+      .op = id, .name = name, .from = owner, .from_token = token, .owner = owner, .token = token, .ttl = {}, .info = {}});
+}
+
 void Notes::Arm(Note& note) { core_.Arm(note, std::min(note.retry_at, note.until)); }
 
 void Notes::OnTimer(Note& note) { core_.now >= note.until ? Refuse(note) : Send(note); }

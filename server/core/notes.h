@@ -52,6 +52,9 @@ class Notes {
   bool MayTell(const LockName& name, const OwnerId& owner) const;
   // Nobody has the lock any more that `owner` has had: whom the store will know it under once it has answered.
   std::pair<OwnerId, uint64_t> Settle(const LockName& name, const OwnerId& owner, uint64_t token);
+  // Tells the store that the lock is not kept when this holder's lease ends. It does not matter whether it arrives:
+  // whoever wanted to know asks again. REQUIRES: that it is so, and the owner is not contained.
+  void Unmark(const LockName& name, const OwnerId& owner, uint64_t token);
   // Whether the store may have a lock of ours under this owner by mistake, or not have it yet.
   bool Contains(const OwnerId& owner) const { return !by_owner_.empty() && by_owner_.contains(owner); }
   size_t size() const { return notes_.size(); }

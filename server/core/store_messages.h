@@ -151,7 +151,8 @@ struct StoreAdopt {
 };
 
 // This broker has given a lock that it had kept to another lease of its own: EXCLUSIVE, without lock_delay and
-// max_hold, and it may keep it again. Its ttl begins with this.
+// max_hold, and it may keep it again. Its ttl begins with this. Or, with `owner` for `from`: it will not keep that
+// lock, which is the store's like any other from now on; the rest of this counts for nothing.
 struct StoreNote {
   static constexpr Verb kVerb = Verb::kNote;
   OpId op = 0;
@@ -211,6 +212,13 @@ struct RecallNotice {
   LockName name;
 };
 
+// Another broker is asked about a grant of this one, whose lock may be kept after its release: who has it?
+struct SettleNotice {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;
+};
+
 // Somebody takes a lock from a holder that has it through this broker.
 struct ForceNotice {
   LockName name;
@@ -265,6 +273,7 @@ struct AcquireHeld {
 struct AcquireMismatch {
   Mode mode = Mode::kExclusive;
   uint32_t limit = 0;
+  bool lingers = false;  // as HolderView has it
 };
 
 struct AcquireLate {};  // run_before had passed; nothing was done

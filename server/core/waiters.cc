@@ -182,7 +182,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
-    if (AskOnceMore(waiter, *held, op.sent)) return;
+    if (!held->holders.empty() && held->holders.front().lingers && AskOnceMore(waiter, op.sent)) return;
     if (!TurnAwayOneTries(waiter, held->holders, LookIn(held->left, held->holders), held->queue_length)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
     return RetryLater(waiter, "another session has sent the same request_id");
@@ -194,7 +194,9 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
                                   .holders = {},
                                   .queue_length = full->queue_length});
   }
-  if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) return OnMismatch(waiter, *mismatch);
+  if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) {
+    return mismatch->lingers && AskOnceMore(waiter, op.sent) ? void() : OnMismatch(waiter, *mismatch);
+  }
   if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return OnFailed(waiter, *failed);
   if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return RetryLater(waiter, unknown->cause);
   if (std::holds_alternative<AcquireLate>(reply.outcome)) return RetryLater(waiter, "the store answered too late");

@@ -108,7 +108,7 @@ class Waiters {
   void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
   void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);
   void TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent);
-  bool AskOnceMore(Waiter& waiter, const AcquireHeld& held, Instant sent);
+  bool AskOnceMore(Waiter& waiter, Instant sent);
   void OnMismatch(Waiter& waiter, const AcquireMismatch& held);
   void OnFailed(Waiter& waiter, const StoreFailed& failed);
   void RetryLater(Waiter& waiter, std::string trouble);

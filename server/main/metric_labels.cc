@@ -61,6 +61,18 @@ ops::LostReason LabelOf(core::LostReason value) {
   std::abort();
 }
 
+ops::LingerOutcome LabelOf(core::LingerOutcome value) {
+  switch (value) {
+    case core::LingerOutcome::kGranted:
+      return ops::LingerOutcome::kGranted;
+    case core::LingerOutcome::kRecalled:
+      return ops::LingerOutcome::kRecalled;
+    case core::LingerOutcome::kGivenBack:
+      return ops::LingerOutcome::kGivenBack;
+  }
+  std::abort();
+}
+
 ops::HandoffPath LabelOf(core::HandoffPath value) {
   switch (value) {
     case core::HandoffPath::kReply:

@@ -10,10 +10,10 @@ from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
-         "force", "census", "schema", "note")
+         "force", "census", "schema", "note", "adopt")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
-NOTED = 26
+ADOPTED, NOTED, KEPT = 17, 26, 27
 KEEP_MS = 86_400_000
 SLOT_MS = 30_000
 TTL_MS = 15_000
@@ -219,7 +219,8 @@ class Ear:
 
     def heard(self):
         """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, (name,
-        since) of a change of what this broker watches, and (name, "force", owner number, token, reason)."""
+        since) of a change of what this broker watches, (name, "recall"), (name, "settle", owner number, token), and
+        (name, "force", owner number, token, reason)."""
         notices = []
         # Redis queues a notice before the reply to the script that sent it, but on another socket: await a pong too.
         self._connection.send("PING")
@@ -228,6 +229,10 @@ class Ear:
             if rest.startswith("force;"):
                 _, who, token, reason = rest.split(";", 3)
                 notices.append((name, "force", int(who, 16), token, reason))
+                continue
+            if rest.startswith("settle;"):
+                _, who, token = rest.split(";")
+                notices.append((name, "settle", int(who, 16), int(token)))
                 continue
             if ";" not in rest:
                 notices.append((name, rest))

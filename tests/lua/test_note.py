@@ -3,8 +3,8 @@
 
 import pytest
 
-from lock import (FAIR_AFTER_US, GRANTED, HELD, KEEP_MS, NOT_HOLDER, NOTED, QUEUED, RELEASED, RENEWED, TTL_MS, broker,
-                  owner)
+from lock import (ADOPTED, DOWNGRADED, FAIR_AFTER_US, GONE, GRANTED, HELD, KEEP_MS, KEPT, MISMATCH, NOT_HOLDER, NOTED,
+                  QUEUED, RELEASED, RENEWED, TOLD, TTL_MS, broker, owner)
 
 MARK = f"l;{broker(2)};"
 
@@ -47,6 +47,93 @@ def test_not_for_a_holder_without_the_mark(lock, listen):
     assert ear.heard() == []
 
 
+def test_also_by_a_try_that_does_not_mix(lock, listen):
+    ear = listen(2)
+    take(lock)
+    refused = lock.acquire(3, want="p1/3")
+    assert (refused[0], refused[2], refused[-1]) == (MISMATCH, "x", "lingers")
+    assert ear.heard() == [("default/k", "recall")]
+
+
+def other_brokers_calls(lock, token, at):
+    """What may end, move or renew the hold of owner 1, through a broker."""
+    return {
+        "release": lambda: lock.release(1, at=at, token=token),
+        "release of any grant": lambda: lock.release(1, at=at),
+        "release with a delay": lambda: lock.release(1, block=1_000, at=at, token=token),
+        "downgrade": lambda: lock.downgrade(1, at=at, token=token),
+        "adopt": lambda: lock.call("adopt", owner(1), token, owner(5), 0, "x", "info"),
+        "renew": lambda: lock.call("renew", TTL_MS, f"{owner(1)};{token};{TTL_MS};0", keys=[lock.h]),
+    }
+
+
+CALLS = tuple(other_brokers_calls(None, 0, 0))
+
+
+@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize("batched", [False, True])
+def test_only_its_broker_ends_such_a_hold(lock, listen, redis, what, batched):
+    """The lock may be its next lease's already."""
+    ear = listen(2)
+    token = take(lock)
+    lock.through_batch = batched
+    call = other_brokers_calls(lock, token, at=3)[what]
+    before = redis("GET", lock.h)
+    redis("PEXPIRE", lock.h, 9_000)
+    reply = call()
+    assert reply[2] == "4" if what == "renew" else reply[0] == KEPT
+    assert redis("GET", lock.h) == before and redis("PTTL", lock.h) <= 9_000
+    assert ear.heard() == [("default/k", "settle", 1, token)]
+    # Its broker does not keep it.
+    assert lock.note(1, token, 1, token)[0] == NOTED
+    assert redis("GET", lock.h).decode() == before.decode().replace(MARK, "") and redis("PTTL", lock.h) <= 9_000
+    reply = call()
+    assert reply[0] in (RELEASED, DOWNGRADED, ADOPTED, RENEWED) and reply[2:3] != ["4"]
+    assert ear.heard() == []
+
+
+@pytest.mark.parametrize("what", ["release", "release of any grant", "downgrade"])
+@pytest.mark.parametrize("batched", [False, True])
+def test_its_own_broker_does(lock, listen, what, batched):
+    ear = listen(2)
+    token = take(lock)
+    lock.through_batch = batched
+    assert other_brokers_calls(lock, token, at=2)[what]()[0] in (RELEASED, DOWNGRADED)
+    assert ear.heard() == []
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_calls_about_the_former_owner_do_nothing_to_the_next(lock, listen, what):
+    ear = listen(2)
+    token = take(lock)
+    lock.note(1, token, 2, token + 7, info=MARK)
+    before = lock.snapshot()
+    reply = other_brokers_calls(lock, token, at=3)[what]()
+    assert reply[2] == "2" if what == "renew" else reply[0] == NOT_HOLDER
+    assert lock.snapshot() == before and ear.heard() == []
+
+
+def test_an_order_to_a_broker_that_does_not_listen_frees_nothing(lock, listen):
+    token = take(lock)
+    assert lock.force(1, of=2, at=3)[0] == TOLD and lock.holder() == 1
+    assert lock.force(1, of=None, at=3)[0] == TOLD and lock.holder() == 1
+    ear = listen(2)
+    assert lock.force(1, of=2, at=3)[0] == TOLD
+    assert ear.heard() == [("default/k", "force", 1, str(token), "why")]
+    assert lock.force(1, of=2, at=2)[0] == RELEASED, "its own broker knows"
+    assert lock.force(1, of=2, at=3)[0] == GONE
+
+
+def test_a_mark_that_is_gone_does_not_come_back(lock, redis):
+    token = take(lock)
+    lock.note(1, token, 2, token + 7, info=MARK)
+    lock.note(2, token + 7, 2, token + 7)
+    plain = redis("GET", lock.h)
+    assert lock.note(1, token, 2, token + 7, info=MARK)[0] == NOTED and redis("GET", lock.h) == plain, "a late call"
+    assert lock.note(2, token + 7, 2, token + 7)[0] == NOTED and redis("GET", lock.h) == plain
+    assert lock.note(1, token, 1, token)[0] == NOT_HOLDER and redis("GET", lock.h) == plain
+
+
 def test_a_lock_without_a_mark_costs_what_it_did(lock, redis):
     lock.acquire(1, info=f"{broker(2)};")
     redis("CONFIG", "RESETSTAT")
@@ -61,10 +148,10 @@ def test_the_store_knows_the_next_owner(lock, redis):
     assert noted[0::2] == [NOTED, 0] and lock.holder() == 2
     assert redis("PTTL", lock.h) > TTL_MS - 1_000 and int(redis("GET", lock.t)) == token + 7
     value = redis("GET", lock.h).decode()
-    assert value == f"1;{owner(2)};{token + 7};{token + 7};{TTL_MS};0;{MARK}lease 2", "since its grant"
+    assert value == f"1;{owner(2)};{token + 7};{token};{TTL_MS};0;{MARK}lease 2", "since this server granted it"
     assert lock.renew((lock, 2, TTL_MS, token + 7))[0::2] == [RENEWED, 1]
-    assert lock.release(1, token=token)[0] == NOT_HOLDER, "the former owner has it no more"
-    assert lock.release(2, token=token + 7)[0] == RELEASED
+    assert lock.release(1, at=2, token=token)[0] == NOT_HOLDER, "the former owner has it no more"
+    assert lock.release(2, at=2, token=token + 7)[0] == RELEASED
     assert int(lock.acquire(3)[2]) > token + 7
 
 
@@ -83,9 +170,9 @@ def test_nothing_is_done_when_neither_has_it(lock, redis):
     for call in ((1, token + 1, 2, token + 7), (3, token, 2, token + 7), (3, token, 1, token + 1)):
         before = lock.snapshot()
         assert lock.note(*call)[0] == NOT_HOLDER and lock.snapshot() == before
-    lock.downgrade(1)
+    lock.downgrade(1, at=2)
     assert lock.note(1, token, 2, token + 7)[0] == NOT_HOLDER, "others may share it"
-    lock.release(1)
+    lock.release(1, at=2)
     assert lock.note(1, token, 2, token + 7)[0] == NOT_HOLDER and redis("EXISTS", lock.h) == 0
 
 

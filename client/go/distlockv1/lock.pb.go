@@ -401,7 +401,11 @@ type LockSpec struct {
 	// The client takes the lease over through another session when its stream breaks; see AdoptLease. A broker that
 	// drains keeps such a lease until its last moment, then leaves it to its ttl, so that the next process at the same
 	// address can adopt it. Has no effect with ON_DISCONNECT_RELEASE. Hold and Session only.
-	Resume        bool `protobuf:"varint,15,opt,name=resume,proto3" json:"resume,omitempty"`
+	Resume bool `protobuf:"varint,15,opt,name=resume,proto3" json:"resume,omitempty"`
+	// A broker with `--linger` may keep an EXCLUSIVE lock for some milliseconds after its Release, and give it to its next
+	// caller without asking the store; callers of other brokers then get it a few round trips to the store later. True:
+	// this lock comes from the store, and its Release is answered when the store has it back.
+	NoLinger      bool `protobuf:"varint,16,opt,name=no_linger,json=noLinger,proto3" json:"no_linger,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -537,6 +541,13 @@ func (x *LockSpec) GetReentrant() bool {
 func (x *LockSpec) GetResume() bool {
 	if x != nil {
 		return x.Resume
+	}
+	return false
+}
+
+func (x *LockSpec) GetNoLinger() bool {
+	if x != nil {
+		return x.NoLinger
 	}
 	return false
 }
@@ -1325,7 +1336,7 @@ var File_distlock_v1_lock_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x05\n" +
+	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x05\n" +
 	"\bLockSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12)\n" +
@@ -1343,7 +1354,8 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"lock_delay\x18\f \x01(\v2\x19.google.protobuf.DurationR\tlockDelay\x12>\n" +
 	"\ron_disconnect\x18\r \x01(\x0e2\x19.distlock.v1.OnDisconnectR\fonDisconnect\x12\x1c\n" +
 	"\treentrant\x18\x0e \x01(\bR\treentrant\x12\x16\n" +
-	"\x06resume\x18\x0f \x01(\bR\x06resume\x1a;\n" +
+	"\x06resume\x18\x0f \x01(\bR\x06resume\x12\x1b\n" +
+	"\tno_linger\x18\x10 \x01(\bR\bnoLinger\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +

@@ -103,7 +103,7 @@ class Codec {
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 
-  // A GrantNotice, a ChangeNotice, a RecallNotice or a ForceNotice; nullopt: it has another form.
+  // A GrantNotice, a ChangeNotice, a RecallNotice, a SettleNotice or a ForceNotice; nullopt: it has another form.
   static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }

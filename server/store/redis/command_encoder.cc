@@ -50,7 +50,7 @@ struct Encoder {
         .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(StoredInfo(in))
+        .Arg(StoredInfo(in, options.broker_id))
         .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
@@ -99,6 +99,7 @@ struct Encoder {
       command.Arg(usual ? Cat("1;", owner, ";", item.token, ";")
                         : Cat(owner, ";", item.token, ";", own_ttl, ";", item.ours ? "-" : Cat(item.hold_until.us)));
     }
+    if (in.items.size() == 1 && !in.items.front().ours) AddChannel(command);
     return {std::move(sent), &lua::kRenew, std::move(command).Build()};
   }
 
@@ -174,13 +175,14 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kAdopt, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
     command.Arg(WantText(in.want)).Arg(in.info);
+    AddChannel(command);
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreNote& in) const {
     CommandBuilder command = CallOnLock(lua::kNote, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(HexOfOwner(in.owner)).Arg(Cat(in.token));
-    command.Arg(CeilMs(in.ttl)).Arg(LingeringInfo(in.info)).Arg(KeepMs(in.name));
+    command.Arg(CeilMs(in.ttl)).Arg(LingeringInfo(options.broker_id, in.info)).Arg(KeepMs(in.name));
     return {{Verb::kNote, in.op, 0}, &lua::kNote, std::move(command).Build()};
   }
 };
@@ -199,6 +201,7 @@ struct NameOfItem {
 struct ItemEncoder {
   const ServerClock& clock;
   const Keys& keys;
+  std::string_view broker_id;
   std::string text;
 
   struct Item {
@@ -210,7 +213,7 @@ struct ItemEncoder {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
     Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
            NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           StoredInfo(in));
+           StoredInfo(in, broker_id));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -255,7 +258,7 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
   items.reserve(commands.size());
   batch.sent.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
-    ItemEncoder encoder{clock_, keys_, {}};
+    ItemEncoder encoder{clock_, keys_, options_.broker_id, {}};
     encoder.text.reserve(kUsualItemBytes);
     auto [sent, key] = std::visit(encoder, one);
     batch.sent.push_back(std::move(sent));

@@ -34,6 +34,7 @@ enum ReplyCode : int64_t {
   kMember = 24,
   kSchema = 25,
   kNoted = 26,
+  kKept = 27,
 };
 
 }  // namespace distlock::store

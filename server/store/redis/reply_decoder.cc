@@ -45,6 +45,9 @@ uint64_t AsOf(const ReplyArray& reply, uint64_t last_token, const std::vector<co
   return as_of;
 }
 
+// Nothing was done: the holder's broker, which may have given the lock on, has been asked to say who has it.
+constexpr char kKeptByItsBroker[] = "the broker of its holder has been asked, and has not answered yet";
+
 std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
   switch (code) {
     case kGranted: {
@@ -77,8 +80,9 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
     case kMismatch: {
       const auto mode = ModeOf(reply.String(2).value_or(""));
       const auto limit = Count(reply, 3);
-      if (reply.size() != 4 || !mode || !limit) return std::nullopt;
-      return core::AcquireMismatch{*mode, *limit};
+      const bool lingers = reply.size() == 5 && reply.String(4) == "lingers";
+      if ((reply.size() != 4 && !lingers) || !mode || !limit) return std::nullopt;
+      return core::AcquireMismatch{*mode, *limit, lingers};
     }
     default:
       return std::nullopt;
@@ -122,6 +126,9 @@ std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, const Se
       batch.results.push_back(core::RenewResult::kAnothers);
     } else if (result == '3') {
       batch.results.push_back(core::RenewResult::kMoved);
+    } else if (result == '4') {
+      batch.results.push_back(core::RenewResult::kUnanswered);
+      batch.trouble = kKeptByItsBroker;
     } else {
       return std::nullopt;
     }
@@ -144,6 +151,9 @@ std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply) {
 
 std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb verb) {
   core::GiveBackDone done;
+  if (code == kKept && verb == Verb::kRelease && reply.size() == 2) {
+    return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
+  }
   if (code == kGone || (code == kNotHolder && verb == Verb::kRelease)) {
     return reply.size() == 2 ? std::optional<Outcome>(done) : std::nullopt;
   }
@@ -160,6 +170,7 @@ std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb 
 
 std::optional<Outcome> ReadDowngrade(int64_t code, const ReplyArray& reply) {
   using Result = core::DowngradeDone::Result;
+  if (code == kKept && reply.size() == 2) return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
   if (code == kGone || code == kNotHolder) {
     return reply.size() == 2 ? std::optional<Outcome>(core::DowngradeDone{}) : std::nullopt;
   }
@@ -186,6 +197,7 @@ std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
 std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
   using Result = core::AdoptDone::Result;
   if (code == kLate && reply.size() == 2) return core::AcquireLate{};
+  if (code == kKept && reply.size() == 2) return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
   if (code == kGone || code == kNotHolder) {
     return reply.size() == 2 ? std::optional<Outcome>(core::AdoptDone{}) : std::nullopt;
   }

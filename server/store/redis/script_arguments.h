@@ -56,9 +56,11 @@ inline std::string StoredInfo(core::Duration max_hold, const std::string& info) 
   return max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
 }
 // Behind the mark of a lock that its broker may keep after its release.
-inline std::string LingeringInfo(const std::string& info) { return Cat("l;", info); }
-inline std::string StoredInfo(const core::StoreAcquire& in) {
-  return in.lingers ? LingeringInfo(in.info) : StoredInfo(in.max_hold, in.info);
+inline std::string LingeringInfo(std::string_view broker_id, const std::string& info) {
+  return Cat("l;", broker_id, ";", info);
+}
+inline std::string StoredInfo(const core::StoreAcquire& in, std::string_view broker_id) {
+  return in.lingers ? LingeringInfo(broker_id, in.info) : StoredInfo(in.max_hold, in.info);
 }
 
 // The stamp from which on the scripts refuse; 0: never.

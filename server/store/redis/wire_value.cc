@@ -30,7 +30,10 @@ constexpr std::string_view kLingers = "l;";
 // The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept, in front of
 // it.
 std::string WithoutBound(std::string_view info) {
-  if (info.starts_with(kLingers)) return std::string(info.substr(kLingers.size()));
+  if (info.starts_with(kLingers)) {
+    std::string_view rest = info.substr(kLingers.size());
+    if (TakeField(rest)) return std::string(rest);
+  }
   if (info.starts_with('h')) {
     std::string_view rest = info.substr(1);
     if (TakeNumber(rest)) return std::string(rest);
@@ -107,6 +110,8 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   view.lock_delay = FromMs(*delay);
   view.time_left = FromPttl(pttl_ms);
   view.lingers = value.starts_with(kLingers);
+  // It may have had the lock since it was another's of the same broker: its token is the time of its own grant.
+  if (view.lingers) view.since = AsStoreTime(view.token);
   view.info = WithoutBound(value);
   return view;
 }

@@ -9,6 +9,7 @@ namespace distlock::sim {
 namespace {
 
 constexpr Duration kOpenPatience = seconds(10);
+constexpr Duration kStrayPatience = seconds(2);
 constexpr size_t kRemembered = 64;
 
 }  // namespace
@@ -112,8 +113,25 @@ void SessionClient::GiveBack(Wish& wish) {
     return Forget(wish);
   }
   ReleaseAtFormer(session_->leases.at(*id), /*lapsed=*/false);
+  const std::string lease_id = session_->leases.at(*id).lease_id;
   Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
+  if (env_.temper.strays > 0 && env_.dice.Chance(env_.temper.strays)) session_->strays[wish.id] = lease_id;
   session_->leases.erase(*id);
+}
+
+// A release or a renewal that comes when the lease has been released, through any broker: whoever has the lock by then
+// must not feel anything of it.
+void SessionClient::Stray(const std::string& lease_id) {
+  BrokerProcess* const broker = LiveBroker();
+  if (broker == nullptr) return;
+  const WirePtr wire = Wire::Connect(env_, *this, *broker);
+  const bool renews = env_.dice.Chance(0.3);
+  wire->Send(Wire::kClient, [broker, wire, renews, lease_id] {
+    Front& front = broker->front();
+    const core::SessionId call = front.Accept(wire, std::make_shared<Listener>());
+    renews ? front.Renew(call, lease_id) : front.Release(call, lease_id);
+  });
+  PostAfter(kStrayPatience, [wire] { wire->Close(Wire::kClient); });
 }
 
 void SessionClient::Release(int64_t acquire, bool lapsed, int64_t wish) {
@@ -278,6 +296,7 @@ void SessionClient::OnLoss(int64_t id, const v1::LeaseLost& lost) {
 void SessionClient::OnRelease(int64_t id, const v1::LeaseReleased& released) {
   const auto release = session_->releases.extract(id);
   if (release.empty()) return;
+  if (const auto stray = session_->strays.extract(release.mapped()); !stray.empty()) Stray(stray.mapped());
   if (Wish* wish = Find(release.mapped())) {
     OnReleased(*wish, released.outcome() == v1::RELEASE_OUTCOME_RELEASED ? core::ReleaseOutcome::kReleased
                                                                          : core::ReleaseOutcome::kAlreadyGone);

@@ -60,6 +60,7 @@ class SessionClient : public ClientProcess {
     Duration heartbeat_due = Duration::max();
     std::map<int64_t, Lease> leases;      // by the id of the acquire
     std::map<int64_t, int64_t> releases;  // wishes, by the id of the release
+    std::map<int64_t, std::string> strays;  // lease ids that come again when they have been released, by wish
   };
 
   void Ask(Wish& wish) override;
@@ -76,6 +77,7 @@ class SessionClient : public ClientProcess {
   void Open();
   void Send(Session& session, v1::SessionCommand command);
   void Release(int64_t acquire, bool lapsed, int64_t wish);
+  void Stray(const std::string& lease_id);
   void SendHeartbeat(Session& session);
   void OnResponse(const Ears* from, const v1::SessionResponse& response);
   void OnEvent(const v1::SessionEvent& event);

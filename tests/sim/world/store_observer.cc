@@ -185,7 +185,8 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     // the holder's place at one server of a quorum.
     int at = 6;
     const bool may_linger = Part(value, at) == "l";
-    for (const char front : {'h', 'p', 'l'}) at += Part(value, at).starts_with(front) ? 1 : 0;
+    for (const char front : {'h', 'p'}) at += Part(value, at).starts_with(front) ? 1 : 0;
+    if (may_linger) at += 2;
     const std::string_view info_first = Part(value, at);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
                                   std::string(info_first), may_linger});

@@ -229,6 +229,7 @@ void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   }
   const Duration pauses[] = {milliseconds(1), milliseconds(100), seconds(1)};
   temper.linger_pause = pauses[draw / 24 % 3];
+  temper.strays = draw / 2304 % 3 == 0 ? 0.0 : 0.3;
   // A lock is kept only while few want it.
   if (draw / 72 % 4 == 0) return;
   temper.workload = workload == Workload::kMixed ? Workload::kMutex : workload;

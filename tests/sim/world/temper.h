@@ -73,6 +73,7 @@ struct Temper {
   Duration notice_lag{};          // how much later hand-off messages arrive than replies to commands
   std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release
   Duration linger_pause{};        // as core::BrokerConfig has it
+  double strays = 0;              // lease ids of sessions that come again, through any broker, after their release
   Duration gather{};              // for how long brokers gather commands for one call; 0: they do not
   Duration validity{};
   Duration queue_slot{};

@@ -83,6 +83,7 @@ export interface LockSpec {
   onDisconnect: OnDisconnect;
   reentrant: boolean;
   resume: boolean;
+  noLinger: boolean;
 }
 
 export interface LockSpec_MetadataEntry {
@@ -199,6 +200,7 @@ function createBaseLockSpec(): LockSpec {
     onDisconnect: 0,
     reentrant: false,
     resume: false,
+    noLinger: false,
   };
 }
 
@@ -248,6 +250,9 @@ export const LockSpec: MessageFns<LockSpec> = {
     }
     if (message.resume !== false) {
       writer.uint32(120).bool(message.resume);
+    }
+    if (message.noLinger !== false) {
+      writer.uint32(128).bool(message.noLinger);
     }
     return writer;
   },
@@ -386,6 +391,14 @@ export const LockSpec: MessageFns<LockSpec> = {
             }
 
             message.resume = reader.bool();
+            continue;
+          }
+          case 16: {
+            if (tag !== 128) {
+              break;
+            }
+
+            message.noLinger = reader.bool();
             continue;
           }
         }
