@@ -31,7 +31,8 @@ for i = 1, n do
     if is_quiet and value and find(value, item, 1, true) == 1 then
       local _, before_info, token_ends = find(value, '^%d+();%d+;%d+;%d+;', 36)
       if token_ends and token_ends <= 52 and
-        (byte(value, before_info + 1) ~= 108 or sub(value, before_info + 3, before_info + 18) == sub(ARGV[2], 1, 16)) then
+        (byte(value, before_info + 1) ~= 108 or
+          sub(value, before_info + 3, before_info + 18) == sub(ARGV[2], 1, 16)) then
         freed, reply = freed + 1, RELEASED
         asked[freed] = KEYS[i] -- what was asked before is not needed again
       end

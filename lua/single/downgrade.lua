@@ -5,7 +5,7 @@
 --      hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
 -- {DOWNGRADED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode
--- {KEPT, time}   as release
+-- {KEPT, time}   its broker, which has been told, may keep the lock: ask again; nothing was done
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 -- include parts/values.lua
@@ -21,7 +21,7 @@ if bad then return bad end
 if h.kind == 's' then return {DOWNGRADED, NOW, ''} end
 if h.kind ~= 'x' then return {MISMATCH, NOW, h.kind, h.limit} end
 
-local kept = settle(h, broker, channel)
+local kept = settle(h, nil, channel)
 if kept then return kept end
 lift_hold_off(h)
 local px = redis.call('PTTL', HOLDER)

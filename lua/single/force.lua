@@ -4,7 +4,8 @@
 -- ARGV owner_id, token (0: any), broker_id that it has the lock through ("": not known), reason (any bytes),
 --      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and
 --      the tag of the broker's channel if that is a shard's
--- {TOLD, time}   that broker has been told (if the holder may linger, whether it listened or not) to release the lock, at once or when its holder no longer believes in it
+-- {TOLD, time}   that broker has been told (if the holder may linger, whoever calls, and
+--      whether it listened or not) to release the lock, at once or when its holder no longer believes in it
 -- {RELEASED, ...}   as release: nobody received that broker's notice, or it is the caller, which has no such lease
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -19,9 +20,14 @@ own_tag = channel
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
--- The lock of a broker that may keep it is that broker's to give back, also when it seems not to listen.
+-- The lock of a broker that may keep it is that broker's to give back, also when it seems not to listen. The caller
+-- itself may just keep it.
 local keeper = h.kind == 'x' and keeper_of(h.value)
-if keeper and keeper ~= broker then through = keeper end
+if keeper == broker then
+  settle(h, nil, channel)
+  return {TOLD, NOW}
+end
+through = keeper or through
 if through ~= '' and through ~= broker then
   local heard = publish(through, table.concat({'force', owner, h.mine.token, reason}, ';'))
   if heard or keeper or trusted ~= '1' then return {TOLD, NOW} end

@@ -9,9 +9,9 @@
 --      Token 0: any
 --      and, behind a single item of a caller, the tag of the brokers' channels if those are a shard's
 -- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign; 3
---      the same grant, which another owner has taken over (adopt); 4 its broker renews it, and may keep the lock: it has
---      been told, and a caller is to ask again. Of a single key that max_hold bounds, one element
---      more: what is left of that, in ms.
+--      the same grant, which another owner has taken over (adopt); 4 its broker renews it, and may keep the lock: it
+--      has been told, and a caller is to ask again. Of a single key that max_hold bounds, one element more: what is
+--      left of that, in ms.
 --      A key that is gone is not made again. A key, or one slot of many, lives for its ttl, and then for its holder's
 --      delay.
 -- include parts/head.lua

@@ -20,6 +20,13 @@ constexpr size_t kMostRemembered = 4096;
 constexpr Duration kRemembered = std::chrono::seconds(10);
 constexpr Duration kLongestPause = std::chrono::seconds(60);
 
+// The lock of a Hold stream is not kept: its release may come through any broker.
+bool IsOfSession(const Waiter& waiter, const Sessions& sessions) {
+  if (waiter.callers.empty()) return false;
+  const Session* const session = sessions.Find(waiter.callers.front().listener.session);
+  return session != nullptr && session->kind == SessionKind::kSession;
+}
+
 }  // namespace
 
 bool Linger::is_on() const {
@@ -61,7 +68,8 @@ bool Linger::Regrant(Waiter& waiter) {
   if (lock == nullptr || lock->lingering == nullptr) return false;
   LingeringLock& before = *lock->lingering;
   const Acquire& spec = waiter.spec;
-  if (!Suits(spec) || !core_.store_up || core_.draining || spec.ttl > before.ttl) return false;
+  if (!Suits(spec) || !IsOfSession(waiter, to_.sessions) || spec.ttl > before.ttl) return false;
+  if (!core_.store_up || core_.draining) return false;
   // An owner of which something else is still to be told to the store is no usual one.
   if (spec.owner == before.owner || to_.releases.Contains(spec.owner) || to_.notes.Contains(spec.owner)) return false;
   if (!to_.notes.MayTell(before.name, before.owner)) return false;
@@ -115,6 +123,7 @@ void Linger::OnWaiterGone(const Waiter& waiter) {
 
 bool Linger::MayLinger(const Waiter& waiter) const {
   if (!is_on() || core_.draining || waiter.bundle != nullptr || !Suits(waiter.spec)) return false;
+  if (!IsOfSession(waiter, to_.sessions)) return false;
   const auto found = locks_.find(waiter.spec.name);
   if (found == locks_.end()) return false;
   const Lock& lock = found->second;

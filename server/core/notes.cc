@@ -74,8 +74,14 @@ void Notes::Unmark(const LockName& name, const OwnerId& owner, uint64_t token) {
   Op op;
   op.sender = Op::Sender::kNotes;
   const OpId id = core_.SendOp(std::move(op));
-  core_.Command(StoreNote{
-      .op = id, .name = name, .from = owner, .from_token = token, .owner = owner, .token = token, .ttl = {}, .info = {}});
+  core_.Command(StoreNote{.op = id,
+                          .name = name,
+                          .from = owner,
+                          .from_token = token,
+                          .owner = owner,
+                          .token = token,
+                          .ttl = {},
+                          .info = {}});
 }
 
 void Notes::Arm(Note& note) { core_.Arm(note, std::min(note.retry_at, note.until)); }

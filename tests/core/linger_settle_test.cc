@@ -85,6 +85,39 @@ TEST(LingerSettle, AnotherPrimaryEndsAllOfIt) {
   held.ExpectRelease(2);
 }
 
+TEST(LingerSettle, AHoldStreamsLockIsNotKept) {
+  OneSession t(SessionKind::kHold, Lingering());
+  for (RequestId request = 1; request < 4; ++request) {
+    t.Do(OpenSession{.session = 10 + request, .kind = SessionKind::kHold});
+    t.Do(t.Want(10 + request, request, "a", static_cast<int>(request)));
+    EXPECT_FALSE(t.GrantNext(t.next_token++).lingers);
+    t.Do(Release{.session = 10 + request, .request = 100 + request, .acquire = request});
+    t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true, .next = {}});
+  }
+}
+
+TEST(LingerSettle, TurnsWithAnotherBrokerCostOneRecallASecondAtMost) {
+  constexpr int kTurns = 200;
+  Lone t;
+  t.Recall();
+  t.Release(2);
+  t.ExpectRelease(2);
+  int recalls = 1;
+  for (RequestId turn = 3; turn < 3 + kTurns; ++turn) {
+    t.Do(Heartbeat{.session = 1, .seq = turn});
+    t.Pass(milliseconds(150));
+    t.Do(t.Want(1, turn, "a", static_cast<int>(turn)));
+    if (t.Grant().lingers) {
+      t.Recall();
+      ++recalls;
+    }
+    t.Release(turn);
+    t.ExpectRelease(static_cast<int>(turn));
+  }
+  EXPECT_LE(recalls, kTurns * 150 / 1000);
+  EXPECT_GE(recalls, 3) << "it is tried again";
+}
+
 TEST(LingerSettle, OneTryThatDoesNotMixAsksOnceMore) {
   OneSession t;
   Acquire in = t.Want(1, 1, "a", 1);

@@ -92,13 +92,24 @@ def test_only_its_broker_ends_such_a_hold(lock, listen, redis, what, batched):
     assert ear.heard() == []
 
 
-@pytest.mark.parametrize("what", ["release", "release of any grant", "downgrade"])
+@pytest.mark.parametrize("what", ["downgrade", "adopt", "renew"])
+def test_nor_does_its_broker_change_it_otherwise(lock, listen, redis, what):
+    """It may keep the lock just now."""
+    ear = listen(2)
+    token = take(lock)
+    before = redis("GET", lock.h)
+    reply = other_brokers_calls(lock, token, at=2)[what]()
+    assert reply[2] == "4" if what == "renew" else reply[0] == KEPT
+    assert redis("GET", lock.h) == before and ear.heard() == [("default/k", "settle", 1, token)]
+
+
+@pytest.mark.parametrize("what", ["release", "release of any grant"])
 @pytest.mark.parametrize("batched", [False, True])
-def test_its_own_broker_does(lock, listen, what, batched):
+def test_its_own_broker_releases_it(lock, listen, what, batched):
     ear = listen(2)
     token = take(lock)
     lock.through_batch = batched
-    assert other_brokers_calls(lock, token, at=2)[what]()[0] in (RELEASED, DOWNGRADED)
+    assert other_brokers_calls(lock, token, at=2)[what]()[0] == RELEASED
     assert ear.heard() == []
 
 
@@ -120,7 +131,10 @@ def test_an_order_to_a_broker_that_does_not_listen_frees_nothing(lock, listen):
     ear = listen(2)
     assert lock.force(1, of=2, at=3)[0] == TOLD
     assert ear.heard() == [("default/k", "force", 1, str(token), "why")]
-    assert lock.force(1, of=2, at=2)[0] == RELEASED, "its own broker knows"
+    assert lock.force(1, of=2, at=2)[0] == TOLD and lock.holder() == 1, "its own broker may just keep it"
+    assert ear.heard() == [("default/k", "settle", 1, token)]
+    lock.note(1, token, 1, token)
+    assert lock.force(1, of=2, at=2)[0] == RELEASED
     assert lock.force(1, of=2, at=3)[0] == GONE
 
 
@@ -170,7 +184,8 @@ def test_nothing_is_done_when_neither_has_it(lock, redis):
     for call in ((1, token + 1, 2, token + 7), (3, token, 2, token + 7), (3, token, 1, token + 1)):
         before = lock.snapshot()
         assert lock.note(*call)[0] == NOT_HOLDER and lock.snapshot() == before
-    lock.downgrade(1, at=2)
+    lock.note(1, token, 1, token)
+    lock.downgrade(1)
     assert lock.note(1, token, 2, token + 7)[0] == NOT_HOLDER, "others may share it"
     lock.release(1, at=2)
     assert lock.note(1, token, 2, token + 7)[0] == NOT_HOLDER and redis("EXISTS", lock.h) == 0

@@ -82,7 +82,6 @@ bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, R
   if (keep.until >= needed) return true;
   if (Accepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until))
     return false;
-  if (keep.how == FreedHow::kForced && !index.history.calm) return false;
   report.Add(keep.how == FreedHow::kReleased ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
              who + " believed in " + report.Lock(tenure.lock) + " from " + Report::At(tenure.from) + " to " +
                  Report::At(tenure.until) + ", but the store, which had it for an earlier lease, let it go at " +
