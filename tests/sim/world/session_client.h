@@ -58,8 +58,8 @@ class SessionClient : public ClientProcess {
     Duration validity{};
     Duration heartbeat_interval{};
     Duration heartbeat_due = Duration::max();
-    std::map<int64_t, Lease> leases;      // by the id of the acquire
-    std::map<int64_t, int64_t> releases;  // wishes, by the id of the release
+    std::map<int64_t, Lease> leases;        // by the id of the acquire
+    std::map<int64_t, int64_t> releases;    // wishes, by the id of the release
     std::map<int64_t, std::string> strays;  // lease ids that come again when they have been released, by wish
   };
 
