@@ -65,12 +65,10 @@ class Load {
 // The processes whose CPU time is measured.
 struct Servers {
   pid_t redis;
-  std::vector<pid_t> daemons;      // none for direct clients
-  std::vector<pid_t> others = {};  // where the store has several servers: all behind `redis`
+  std::vector<pid_t> daemons;  // none for direct clients
 };
 
-// Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU (of all servers of the store) and, through a
-// broker, daemon CPU (µs per pair).
+// Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU and, through a broker, daemon CPU (µs per pair).
 Sample Measure(const Size& size, const Servers& servers, Load& load);
 Sample Measure(const Lab& lab, Load& load, bool through_broker);  // the servers of the Lab
 
@@ -82,7 +80,6 @@ class CpuMeter {
   void PerUnit(double units, Sample* sample) const;
 
  private:
-  double Redis() const;
   double Daemons() const;
 
   const Servers servers_;

@@ -32,7 +32,7 @@ def test_a_thousand_slots_move(folder):
         # The slots of the locks that are used, too, key by key, to each node in turn.
         for turn in range(3):
             for lock in LOCKS:
-                source = cluster.primary_of(lock)
+                source = cluster.agreed_primary_of(lock)
                 others = [n for n in cluster.primaries() if n is not source]
                 cluster.move_slot(slot_of_lock(lock), source, others[turn % 2])
         during = stage.history.count_grants() - before
