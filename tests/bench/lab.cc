@@ -222,7 +222,9 @@ std::vector<std::string> Lab::NodeArguments(size_t number) {
   if (!setup_.cluster) return {};
   bus_ports_.resize(number);  // not that of an attempt whose port was taken
   bus_ports_.push_back(FreePort());
-  return {"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_ports_.back())};
+  std::vector<std::string> args{"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_ports_.back())};
+  if (!setup_.shard_channels) args.insert(args.end(), {"--rename-command", "SSUBSCRIBE", ""});
+  return args;
 }
 
 void Lab::JoinCluster() {
@@ -299,15 +301,23 @@ Lab& Lab::Quorum(size_t servers, bool one_stopped) {
   return *lab;
 }
 
-Lab& Lab::Cluster() {
-  if (cluster_ == nullptr) {
+Lab& Lab::Cluster(bool shard_channels) {
+  auto& lab = clusters_[shard_channels];
+  if (lab == nullptr) {
     Setup setup = setup_;
     setup.servers = 3;
     setup.cluster = true;
+    setup.shard_channels = shard_channels;
     setup.store_on_tcp = true;
-    cluster_ = std::make_unique<Lab>(std::move(setup));
+    lab = std::make_unique<Lab>(std::move(setup));
   }
-  return *cluster_;
+  return *lab;
+}
+
+std::vector<pid_t> Lab::other_pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& other : others_) pids.push_back(other->pid());
+  return pids;
 }
 
 RedisConnection Lab::Connect(Transport over) const {
@@ -366,7 +376,7 @@ double Lab::OursCpuSeconds() const {
   double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + ServersCpuSeconds();
   if (durable_ != nullptr) seconds += durable_->ServersCpuSeconds();
   for (const auto& [servers, lab] : quorums_) seconds += lab->ServersCpuSeconds();
-  if (cluster_ != nullptr) seconds += cluster_->ServersCpuSeconds();
+  for (const auto& [_, lab] : clusters_) seconds += lab->ServersCpuSeconds();
   return seconds;
 }
 

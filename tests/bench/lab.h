@@ -47,6 +47,7 @@ struct Setup {
   size_t servers = 1;          // independent ones, of a quorum if there are several
   bool one_stopped = false;    // the last of them stands still
   bool cluster = false;        // the servers are the primaries of a Cluster
+  bool shard_channels = true;  // they have them
   Size size;
 };
 
@@ -102,6 +103,7 @@ class Lab {
   const Daemon& broker(size_t i) const { return *brokers_.at(i); }
   size_t broker_count() const { return brokers_.size(); }
   pid_t redis_pid() const { return redis_->pid(); }
+  std::vector<pid_t> other_pids() const;  // of the store's further servers
 
   // A new broker, with no leases yet, whose keys begin with `name`.
   std::unique_ptr<Daemon> FreshBroker(const std::string& name, const std::vector<std::string>& more_flags = {});
@@ -116,8 +118,8 @@ class Lab {
   // A Lab with two brokers that reach so many servers over TCP: one, or a quorum of independent ones. The first call
   // starts it.
   Lab& Quorum(size_t servers, bool one_stopped);
-  // The same, on a Cluster of three primaries.
-  Lab& Cluster();
+  // The same, on a Cluster of three primaries, with channels of shards or without.
+  Lab& Cluster(bool shard_channels = true);
 
   // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
@@ -159,7 +161,7 @@ class Lab {
   std::vector<std::unique_ptr<Daemon>> brokers_;
   std::unique_ptr<Lab> durable_;
   std::map<std::pair<size_t, bool>, std::unique_ptr<Lab>> quorums_;
-  std::unique_ptr<Lab> cluster_;
+  std::map<bool, std::unique_ptr<Lab>> clusters_;
 };
 
 }  // namespace distlock::bench
