@@ -28,7 +28,7 @@ std::vector<Case> OnBoth(Run run) {
       }
     };
   };
-  return {{kOne, at([](Lab& usual) -> Lab& { return usual.Quorum(1, false); })},
+  return {{kOne, at([](Lab& usual) -> Lab& { return usual.Quorum(1); })},
           {kCluster, at([](Lab& usual) -> Lab& { return usual.Cluster(); })}};
 }
 
