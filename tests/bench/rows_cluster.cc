@@ -32,7 +32,7 @@ std::function<Sample(Lab&)> At(Lab& (*choose)(Lab&), Run run) {
 
 template <typename Run>
 std::vector<Case> OnBoth(Run run) {
-  return {{kOne, At([](Lab& usual) -> Lab& { return usual.Quorum(1, false); }, run)},
+  return {{kOne, At([](Lab& usual) -> Lab& { return usual.Quorum(1); }, run)},
           {kCluster, At([](Lab& usual) -> Lab& { return usual.Cluster(); }, run)}};
 }
 
