@@ -22,8 +22,8 @@ if(NOT EXISTS ${patched_grpc})
   message(FATAL_ERROR "DISTLOCK_GRPC=hardened needs ${patched_grpc}: run deploy/install-deps.sh, or configure with "
                       "-DDISTLOCK_GRPC=system")
 endif()
-# With Abseil's forty shared libraries a program starts later, and is gone later after its end: the locks of one that was
-# killed are free once the system has taken all of it apart.
+# With Abseil's forty shared libraries a program starts later, and is gone later after its end: the locks of one that
+# was killed are free once the system has taken all of it apart.
 get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
 list(FILTER imported INCLUDE REGEX "^absl::")
 foreach(target gRPC::grpc++_reflection gRPC::grpc++ gRPC::grpc gRPC::gpr gRPC::address_sorting gRPC::upb ${imported})
