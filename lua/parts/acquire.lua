@@ -27,8 +27,8 @@ if h.mine and h.kind == me.kind then
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
 drop_expired(h)
--- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. Who does
--- not mix waits until the holders are gone; then its own kind and limit count.
+-- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. A
+-- request that does not mix waits until the holders are gone; then its own kind and limit count.
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
 if h.mine or not mixes and wait == '0' then return {MISMATCH, NOW, h.kind, h.limit or 0} end
 
