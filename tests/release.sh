@@ -99,6 +99,10 @@ command_of() {
   esac
 }
 
+# Before the record itself is a change.
+version=$(sed -nE 's/^project\(distlock VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+commit=$(git rev-parse --short HEAD)
+[ -z "$(git status --porcelain)" ] || commit+=' changed'
 mkdir -p "$logs"
 if [ ! -e "$record" ]; then
   cat >"$record" <<'TEXT'
@@ -111,9 +115,6 @@ What `tests/release.sh` has run, newest last. "changed" behind a commit: the tre
 TEXT
 fi
 
-version=$(sed -nE 's/^project\(distlock VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-commit=$(git rev-parse --short HEAD)
-[ -z "$(git status --porcelain)" ] || commit+=' changed'
 failed=0
 for stage in "${only[@]}"; do
   command=$(command_of "$stage")

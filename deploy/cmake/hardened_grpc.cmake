@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# With DISTLOCK_GRPC=hardened, every program takes gRPC from Debian's archives, after four objects of ours: deploy/grpc
-# says why. Interposing them over the shared library does not work, because its static objects would then exist twice.
+# With DISTLOCK_GRPC=hardened, every program takes gRPC and Abseil from Debian's archives, after four objects of ours:
+# deploy/grpc says why. Interposing them over the shared library does not work, because its static objects would then
+# exist twice.
 if(NOT DISTLOCK_GRPC STREQUAL "hardened")
   if(NOT DISTLOCK_GRPC STREQUAL "system")
     message(FATAL_ERROR "DISTLOCK_GRPC is '${DISTLOCK_GRPC}'; it may be system or hardened")
@@ -21,7 +22,15 @@ if(NOT EXISTS ${patched_grpc})
   message(FATAL_ERROR "DISTLOCK_GRPC=hardened needs ${patched_grpc}: run deploy/install-deps.sh, or configure with "
                       "-DDISTLOCK_GRPC=system")
 endif()
-foreach(target gRPC::grpc++_reflection gRPC::grpc++ gRPC::grpc gRPC::gpr gRPC::address_sorting gRPC::upb)
+# With Abseil's forty shared libraries a program starts later, and is gone later after its end: the locks of one that
+# was killed are free once the system has taken all of it apart.
+get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
+list(FILTER imported INCLUDE REGEX "^absl::")
+foreach(target gRPC::grpc++_reflection gRPC::grpc++ gRPC::grpc gRPC::gpr gRPC::address_sorting gRPC::upb ${imported})
+  get_target_property(kind ${target} TYPE)
+  if(kind STREQUAL "INTERFACE_LIBRARY")
+    continue()
+  endif()
   get_target_property(configuration ${target} IMPORTED_CONFIGURATIONS)
   get_target_property(shared ${target} IMPORTED_LOCATION_${configuration})
   string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive ${shared})

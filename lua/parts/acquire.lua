@@ -27,8 +27,8 @@ if h.mine and h.kind == me.kind then
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
 drop_expired(h)
--- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. Who does
--- not mix waits until the holders are gone; then its own kind and limit count.
+-- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. A
+-- request that does not mix waits until the holders are gone; then its own kind and limit count.
 -- Of a lock that may linger its broker is told that it is wanted.
 local keeper = h.kind == 'x' and keeper_of(h.value)
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)

@@ -30,6 +30,32 @@ if not value and not watchers and string.byte(want) == 120 and
     if set and set.ok then return {GRANTED, NOW, least, NOW} end
     redis.call('DEL', HOLDER)
   end
+-- Fast path: one EXCLUSIVE holder, and a new EXCLUSIVE waiter whose place is the last.
+elseif value and not watchers and wait == '1' and want == 'x' and stored and string.byte(place) ~= 45 then
+  local holder, token = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;')
+  local length, entries = redis.pcall('ZCARD', QUEUE), redis.pcall('HLEN', WAITERS)
+  local request = string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16)
+  if holder and #holder == 32 and #token <= 16 and holder ~= owner and string.find(stored, '^%d+$') and
+    tonumber(stored) < MAX_TOKEN and type(length) == 'number' and length < tonumber(max_waiters) and
+    type(entries) == 'number' and (length > 0 or entries == 0) and
+    not (request and (string.sub(holder, 1, 16) == request or
+      entries > 0 and redis.call('HEXISTS', WAITERS, request) == 1)) then
+    local last = length > 0 and tonumber(redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2]) or 0
+    if last < tonumber(place) and redis.call('ZADD', QUEUE, 'NX', place, owner) == 1 then
+      local entry = broker .. ';' .. ttl .. ';' .. delay .. ';' .. want .. ';' .. NOW .. ';' .. info
+      if request then
+        redis.call('HSET', WAITERS, owner, entry, request, owner)
+      else
+        redis.call('HSET', WAITERS, owner, entry)
+      end
+      redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, '1', 'PX', slot_ms)
+      redis.call('PEXPIRE', QUEUE, slot_ms)
+      redis.call('PEXPIRE', WAITERS, slot_ms)
+      local left = redis.call('PTTL', HOLDER)
+      return {QUEUED, NOW, length, left, length + 1, stored, place, string.format('%.0f', math.max(last, 0)), 'x', left,
+        value}
+    end
+  end
 end
 -- include parts/values.lua
 -- include parts/holders.lua

@@ -10,13 +10,44 @@
 -- include parts/head.lua
 local owner, token, block_ms, keep, trusted, broker, fair_after, keep_grant, hold_off = unpack(ARGV)
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
--- Fast path: it holds the lock EXCLUSIVE, nobody waits, nobody watches.
+-- Fast paths: it holds the lock EXCLUSIVE, nobody watches, and either nobody waits, or the next waiter wants it
+-- EXCLUSIVE, too, and its broker is the caller's or hears of it.
 local held = block_ms == '0' and keep_grant ~= '1' and value and not watchers and
   string.sub(value, 1, 35) == '1;' .. owner .. ';' and string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
-if held and #held <= 16 and (token == '0' or tonumber(held) <= tonumber(token)) and
-  redis.pcall('ZCARD', QUEUE) == 0 then
-  redis.call('DEL', HOLDER)
-  return {RELEASED, NOW, ''}
+if held and #held <= 16 and (token == '0' or tonumber(held) <= tonumber(token)) then
+  local waiting, least = redis.pcall('ZCARD', QUEUE), string.sub(hold_off, 2)
+  if waiting == 0 then
+    redis.call('DEL', HOLDER)
+    return {RELEASED, NOW, ''}
+  elseif type(waiting) == 'number' and stored and #stored == #least and stored < least and not string.find(stored, '%D')
+    and #held == #least and held < least then
+    local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    local entry = redis.pcall('HGET', WAITERS, first)
+    local at, its_ttl, its_delay, info =
+      string.match(type(entry) == 'string' and entry or '', '^(%x+);(%d+);(%d+);x;%d+;(.*)$')
+    local px = at and tonumber(its_ttl) + tonumber(its_delay) or 0
+    local is_told = at == broker
+    if px > 0 and px <= MAX_PX and not is_told and
+      redis.pcall('GET', string.sub(HOLDER, 1, -2) .. 'b:' .. at) == '1' then
+      local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
+      local notice = table.concat({first, least, NOW, its_ttl, its_delay}, ';')
+      is_told = redis.call('PUBLISH', prefix .. ':grant:' .. at, name .. '\n' .. notice) > 0 or trusted ~= '1'
+    end
+    if px > 0 and px <= MAX_PX and is_told then
+      -- DEL is never refused by maxmemory, and after it the writes that follow are not either.
+      redis.call('DEL', HOLDER)
+      redis.call('SET', HOLDER, table.concat({'1', first, least, NOW, its_ttl, its_delay, info}, ';'), 'PX',
+        string.format('%.0f', px))
+      redis.call('SET', TOKEN, least, 'PX', keep)
+      redis.call('ZREM', QUEUE, first)
+      if string.sub(first, 1, 2) == TRY then
+        redis.call('HDEL', WAITERS, first, string.sub(first, 1, 16))
+      else
+        redis.call('HDEL', WAITERS, first)
+      end
+      return at == broker and {RELEASED, NOW, '', first, least, NOW, its_ttl, its_delay} or {RELEASED, NOW, ''}
+    end
+  end
 end
 -- include parts/values.lua
 -- include parts/holders.lua

@@ -14,6 +14,9 @@ inline constexpr char kNoUpgrade[] =
     "it, acquire EXCLUSIVE, and look again at what the lock protects";
 
 // Of a store whose traits say so.
-inline constexpr char kNoPermits[] = "this store has no PERMIT locks; use EXCLUSIVE or SHARED, or another store";
+// Only stores of several independent servers have none.
+inline constexpr char kNoPermits[] =
+    "this store has no PERMIT locks: each of its servers would count permits apart, and more would fit than the limit; "
+    "use EXCLUSIVE or SHARED, or another store";
 
 }  // namespace distlock::core

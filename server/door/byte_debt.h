@@ -2,11 +2,11 @@
 //
 // How many bytes of a connection belonged to no message, beyond what it may send of such bytes a second.
 //
-// The kernel counts the bytes that came, other threads count those that were used, and the two counts are never taken at
-// one moment. So the used bytes are read before and after, and the unused ones at the moment in between lie within two
-// bounds. What the connection may have sent unused is judged by the lower one; what is written off because it has been
-// paid for, by the upper one. Otherwise a message that is counted between the two reads would be written off as if its
-// bytes had been paid for, and would be owed again at the next look.
+// The kernel counts the bytes that came, other threads count those that were used, and the two counts are never taken
+// at one moment. So the used bytes are read before and after, and the unused ones at the moment in between lie within
+// two bounds. What the connection may have sent unused is judged by the lower one; what is written off because it has
+// been paid for, by the upper one. Otherwise a message that is counted between the two reads would be written off as if
+// its bytes had been paid for, and would be owed again at the next look.
 //
 // Pure: no clock, no threads.
 #pragma once

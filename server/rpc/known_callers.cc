@@ -9,17 +9,17 @@ std::optional<Visitor> KnownCallers::Find(uint64_t connection, uint64_t generati
   if (slot.caller == nullptr || slot.connection != connection || slot.generation != generation) return std::nullopt;
   if (now_s >= slot.caller->proof_until_s) return std::nullopt;
   Visitor known{.caller = slot.caller, .rights = slot.rights.lock(), .account = slot.account, .generation = generation};
-  if (known.rights == nullptr) return std::nullopt;
+  if (known.rights == nullptr && slot.has_rights) return std::nullopt;
   return known;
 }
 
 void KnownCallers::Remember(uint64_t connection, const Visitor& visitor) {
-  if (visitor.rights == nullptr) return;
   Slot& slot = SlotOf(connection);
   std::lock_guard lock(slot.mu);
   slot.connection = connection;
   slot.generation = visitor.generation;
   slot.caller = visitor.caller;
+  slot.has_rights = visitor.rights != nullptr;
   slot.rights = visitor.rights;
   slot.account = visitor.account;
 }

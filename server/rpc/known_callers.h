@@ -27,7 +27,6 @@ class KnownCallers {
  public:
   // Who calls on the connection; nullopt: not known. `generation`: of the policy in force. `now_s`: Unix time.
   std::optional<Visitor> Find(uint64_t connection, uint64_t generation, int64_t now_s);
-  // A visitor without rights, to whom no policy applies, is not remembered.
   void Remember(uint64_t connection, const Visitor& visitor);
 
  private:
@@ -39,6 +38,7 @@ class KnownCallers {
     uint64_t connection = 0;
     uint64_t generation = 0;
     std::shared_ptr<const access::Caller> caller;  // null: the slot is empty
+    bool has_rights = false;                       // false: there is no policy
     std::weak_ptr<const access::Rights> rights;
     std::shared_ptr<access::Account> account;
   };

@@ -208,7 +208,11 @@ absl::Status SetSentinelPlace(std::string_view rest, StoreUrl& url) {
 // rest: host[:port],...[/]
 absl::Status SetClusterPlace(std::string_view rest, StoreUrl& url) {
   const auto [places, path] = Cut(rest, '/');
-  if (!path.empty() && path != "0") return Wrong("a Cluster has only the database 0");
+  if (!path.empty() && path != "0") {
+    return Wrong(
+        "a Cluster has only the database 0: write redis+cluster://host:port,host:port without a number behind it, and "
+        "--key-prefix where several users share it");
+  }
   return ReadAddresses(places, ServerAddress{}.port, "node", url.seeds);
 }
 

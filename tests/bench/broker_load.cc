@@ -23,7 +23,7 @@ struct Kept {
 
 class SessionLoad final : public Load {
  public:
-  SessionLoad(std::string target, size_t sessions, size_t in_flight, Timed timed, Kept kept = {})
+  SessionLoad(Target target, size_t sessions, size_t in_flight, Timed timed, Kept kept = {})
       : Load(sessions), target_(std::move(target)), timed_(timed), kept_(kept) {
     for (size_t s = 0; s < sessions; ++s) {
       for (size_t i = 0; i < in_flight; ++i) workers_[s].push_back(MakeSlot(s, i));
@@ -135,7 +135,7 @@ class SessionLoad final : public Load {
     if (--busy_ == 0) rested_.notify_all();
   }
 
-  const std::string target_;
+  const Target target_;
   const Timed timed_;
   const Kept kept_;
   size_t asked_ = 0;                             // of those to keep; guarded by the first session's own lock
@@ -150,11 +150,11 @@ class SessionLoad final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight, Timed timed) {
+std::unique_ptr<Load> BrokerSessions(Target target, size_t sessions, size_t in_flight, Timed timed) {
   return std::make_unique<SessionLoad>(std::move(target), sessions, in_flight, timed);
 }
 
-std::unique_ptr<Load> HoldingSession(std::string target, size_t held, double ttl_seconds, size_t in_flight) {
+std::unique_ptr<Load> HoldingSession(Target target, size_t held, double ttl_seconds, size_t in_flight) {
   return std::make_unique<SessionLoad>(std::move(target), 1, in_flight, Timed::kOperation, Kept{held, ttl_seconds});
 }
 

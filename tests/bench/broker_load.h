@@ -5,10 +5,10 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "bench/lab.h"
 #include "bench/load.h"
+#include "bench/target.h"
 
 namespace distlock::bench {
 
@@ -16,15 +16,14 @@ namespace distlock::bench {
 enum class Timed { kOperation, kPair };
 
 // `sessions` connections to `target` with one Session stream each, and `in_flight` slots on each.
-std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight,
-                                     Timed timed = Timed::kOperation);
+std::unique_ptr<Load> BrokerSessions(Target target, size_t sessions, size_t in_flight, Timed timed = Timed::kOperation);
 
 // One session that takes `held` leases before it begins and keeps them, and has `in_flight` slots as well. The broker
 // may still be freeing the leases when Stop() returns.
-std::unique_ptr<Load> HoldingSession(std::string target, size_t held, double ttl_seconds, size_t in_flight);
+std::unique_ptr<Load> HoldingSession(Target target, size_t held, double ttl_seconds, size_t in_flight);
 
 // `clients` connections to `target`, each with one unary Acquire or Release in flight.
-std::unique_ptr<Load> UnaryClients(std::string target, size_t clients);
+std::unique_ptr<Load> UnaryClients(Target target, size_t clients);
 
 // How a caller of the library gives its lock back: by Guard::Release, which waits for the answer, or by leaving the
 // guard's scope, which sends the release and waits for nothing. The next acquire of the same lock stands behind it.

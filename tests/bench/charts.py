@@ -33,7 +33,9 @@ BARS = [  # file, title, unit, column, sections
      "pairs/s, more is better: median of the rounds and min..max", "pairs/s", ("lone", "multiplexed", "peers")),
     ("handoff.svg", "Hand-off: from release called to the next one's grant seen",
      "µs, less is better: p50, median of the rounds and min..max", "p50 µs",
-     ("handoff-hot", "handoff-idle", "peers-handoff"))]
+     ("handoff-hot", "handoff-idle", "peers-handoff")),
+    ("quorum.svg", "A lock at several servers: 50 waiters hold it for 1 ms each",
+     "ms for all of them, less is better: median of the rounds and min..max", "makespan ms", ("quorum-queue",))]
 LINES = [  # file, title, title of the x axis, unit, [(section, column, label)]
     ("growth-leases.svg", "CPU of taking a lock and giving it back, beside so many held leases",
      "held leases, logarithmic scale",

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -25,6 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxEvents = 64;
 constexpr size_t kReadBytes = 256 * 1024;
+
+volatile sig_atomic_t delays = 0;
 
 [[noreturn]] void Fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
 
@@ -118,10 +121,11 @@ class Proxy {
     bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
     bytes.shrink_to_fit();
     if (bytes.empty()) epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-    chunks_.push_back({Clock::now() + one_way_, peers_.at(fd), std::move(bytes)});
+    const auto wait = delays != 0 ? one_way_ : std::chrono::microseconds(0);
+    chunks_.push_back({Clock::now() + wait, peers_.at(fd), std::move(bytes)});
   }
 
-  // All bytes wait equally long, so one line of chunks is in order for all connections.
+  // All bytes wait equally long once there is a delay, so one line of chunks is in order for all connections.
   void SendDue() {
     while (!chunks_.empty() && chunks_.front().due <= Clock::now()) {
       const Chunk chunk = std::move(chunks_.front());
@@ -169,9 +173,11 @@ class Proxy {
 
 }  // namespace
 
-int RunDelayProxy(int port, const std::string& socket, const std::string& target,
-                  std::chrono::microseconds round_trip) {
+int RunDelayProxy(int port, const std::string& socket, const std::string& target, std::chrono::microseconds round_trip,
+                  bool is_told) {
   try {
+    delays = is_told ? 0 : 1;
+    if (is_told) signal(kDelayNow, [](int) { delays = 1; });
     Proxy(port, socket, target, round_trip / 2).Run();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "delay proxy: %s\n", e.what());

@@ -4,14 +4,18 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <stdexcept>
 #include <thread>
 
+#include "bench/hoard.h"
 #include "bench/party.h"
 
 namespace distlock::bench {
 namespace {
+
+constexpr std::chrono::seconds kQueueTimeout{10};
 
 // Lends Parties its flags, error and tally.
 class ContendedLoad final : public Load {
@@ -71,6 +75,12 @@ void QueueUp(Parties& parties, size_t waiters) {
   }
 }
 
+double ScriptCallsPerSecond(const Lab& lab) {
+  const double before = lab.RedisCalls("evalsha");
+  std::this_thread::sleep_for(std::chrono::duration<double>(lab.size().watch_seconds));
+  return (lab.RedisCalls("evalsha") - before) / lab.size().watch_seconds;
+}
+
 double DaemonCpu(const Lab& lab) { return CpuSeconds(lab.broker(0).pid()); }
 
 }  // namespace
@@ -85,8 +95,10 @@ std::vector<std::chrono::milliseconds> IdlePauses(const Size& size) {
 
 Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers) {
   ContendedLoad load(lab, parties, brokers, true);
+  const double calls = lab.RedisCalls("evalsha");
   Sample sample = Measure(lab, load, true);
   std::map<std::string, double>& values = sample.values;
+  values["calls/grant"] = (lab.RedisCalls("evalsha") - calls) / static_cast<double>(load.Pairs());
   values["p50 µs"] = values["op p50 µs"];
   values["p99 µs"] = values["op p99 µs"];
   values["grants/s"] = values["pairs/s"];
@@ -143,6 +155,42 @@ Sample OneShotQueue(const Lab& lab) {
     sample->values["makespan ms"] = makespans[makespans.size() / 2];
     sample->values["slowest ms"] = makespans.back();
   });
+}
+
+Sample QuietLocks(const Lab& lab) {
+  constexpr size_t kLocks = 50;
+  constexpr double kTtlSeconds = 15;
+  Sample sample;
+  try {
+    Hoard holders(lab.broker(0), kLocks, kTtlSeconds, 1);
+    holders.TakeAll();
+    const double held = ScriptCallsPerSecond(lab);
+    std::atomic<size_t> queued{0};
+    std::atomic<bool> is_wrong{false};
+    Session waiters(lab.broker(1).target(), [&](Session&, const SeenEvent& event) {
+      event.kind == v1::SessionEvent::kQueued ? void(++queued) : is_wrong.store(true);
+    });
+    waiters.WaitOpened();
+    const Pulse pulse({&waiters});
+    for (size_t i = 0; i < kLocks; ++i) {
+      v1::LockSpec spec = HoardSpec(0, i, kTtlSeconds);
+      spec.clear_max_wait();
+      waiters.Do([&](Session& session) { session.Send(EncodeAcquire(static_cast<int64_t>(i + 2), spec)); });
+    }
+    const int64_t end = NowNanos() + std::chrono::nanoseconds(kQueueTimeout).count();
+    while (queued < kLocks && !is_wrong && NowNanos() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const double waiting = ScriptCallsPerSecond(lab);
+    if (queued != kLocks || is_wrong) throw std::runtime_error("a waiter was not kept waiting");
+    sample.values["calls/s held"] = held;
+    sample.values["calls/s waiting"] = waiting;
+    sample.values["calls of a lock in 10 s"] = (waiting - held) * 10 / kLocks;
+    waiters.Goodbye();
+    if (const std::string problem = waiters.Close(); !problem.empty()) throw std::runtime_error(problem);
+    holders.GoodbyeAll();
+  } catch (const std::runtime_error& e) {
+    sample.error = e.what();
+  }
+  return sample;
 }
 
 Sample QuietWaiters(const Lab& lab) {

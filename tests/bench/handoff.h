@@ -13,7 +13,8 @@
 namespace distlock::bench {
 
 // Parties that release at once and queue again, spread over the first `brokers` brokers.
-// Columns: p50 µs, p99 µs, grants/s, least/most (grants of one party), CPU per grant.
+// Columns: p50 µs, p99 µs, grants/s, calls/grant (of scripts at the first server), least/most (grants of one party),
+// CPU per grant.
 Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers);
 
 // Two parties in turn: one waits 20..150 ms in the queue before the other releases. Columns: p50 µs, p99 µs.
@@ -28,6 +29,10 @@ std::vector<std::chrono::milliseconds> IdlePauses(const Size& size);
 // 50 waiters, each holds once for 1 ms. Column: makespan ms, from the release that starts the queue to the last
 // release.
 Sample OneShotQueue(const Lab& lab);
+
+// 50 locks that the first broker holds, and then a waiter for each at the second. Columns: calls/s held, calls/s
+// waiting (of scripts at the first server), calls of a lock in 10 s.
+Sample QuietLocks(const Lab& lab);
 
 // 50 waiters behind a holder, nothing else. Columns: commands/s (also those inside scripts), EVALSHA/s, daemon CPU %.
 Sample QuietWaiters(const Lab& lab);

@@ -11,16 +11,17 @@
 
 #include <chrono>
 #include <filesystem>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include "bench/delay_proxy.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
 
 namespace distlock::bench {
 namespace {
 
 constexpr auto kStartTimeout = std::chrono::seconds(20);
+constexpr int kSlowUs = 1'000'000;  // a round trip
 
 v1::GetStatusResponse Status(const std::string& target) {
   auto channel = grpc::CreateChannel(target, grpc::InsecureChannelCredentials());
@@ -56,17 +57,6 @@ auto UntilServing(Child& child, const std::string& what, Attempt attempt) {
       }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-void Unlink(redisContext* context, const redisReply& keys) {
-  for (size_t i = 0; i < keys.elements; ++i) {
-    redisAppendCommand(context, "UNLINK %b", keys.element[i]->str, keys.element[i]->len);
-  }
-  for (size_t i = 0; i < keys.elements; ++i) {
-    void* reply = nullptr;
-    if (redisGetReply(context, &reply) != REDIS_OK) throw std::runtime_error("redis: UNLINK was not answered");
-    freeReplyObject(reply);
   }
 }
 
@@ -135,7 +125,7 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
       }
       brokers_.push_back(std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, "dl", flags));
     }
-    if (setup_.one_stopped) kill(others_.back()->pid(), SIGSTOP);
+    Ail();
   } catch (...) {
     brokers_.clear();
     redis_.reset();
@@ -147,10 +137,11 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
 Lab::~Lab() {
   durable_.reset();
   quorums_.clear();
-  cluster_.reset();
+  clusters_.clear();
   brokers_.clear();
   redis_.reset();
-  if (setup_.one_stopped) kill(others_.back()->pid(), SIGCONT);
+  slow_.clear();
+  for (const auto& server : others_) kill(server->pid(), SIGCONT);
   others_.clear();
   std::error_code ignored;
   std::filesystem::remove_all(dir_, ignored);
@@ -193,7 +184,7 @@ void Lab::StartDelayProxy() {
   port_ = FreePort();
   delay_proxy_ = std::make_unique<Child>(
       std::vector<std::string>{"/proc/self/exe", "--delay-proxy", std::to_string(port_), unix_path(),
-                               dir_ + "/near.sock", std::to_string(setup_.store_delay_us)},
+                               dir_ + "/near.sock", std::to_string(setup_.store_delay_us), "at once"},
       dir_ + "/delay_proxy.log");
   UntilServing(*delay_proxy_, "the delay proxy", [this] { return Connect() != nullptr; });
 }
@@ -204,10 +195,12 @@ void Lab::StartOtherServers() {
     const std::string name = "redis" + std::to_string(others_.size() + 2);
     const std::string folder = dir_ + "/" + name;
     std::filesystem::create_directory(folder);
-    std::vector<std::string> args{
-        setup_.redis_server, "--bind", "127.0.0.1", "--port", std::to_string(port), "--save", "", "--dir", folder};
+    std::vector<std::string> args{setup_.redis_server, "--bind", "127.0.0.1", "--save", "", "--dir", folder};
     for (std::string& arg : NodeArguments(others_.size() + 1)) args.push_back(std::move(arg));
-    auto server = std::make_unique<Child>(args, dir_ + "/" + name + ".log");
+    const bool is_slow = setup_.ailment == Ailment::kSlow && IsToAil(others_.size() + 1);
+    if (!is_slow) args.insert(args.end(), {"--port", std::to_string(port)});
+    auto server =
+        is_slow ? StartSlowServer(args, folder, port) : std::make_unique<Child>(args, dir_ + "/" + name + ".log");
     UntilServing(*server, name, [port] {
       const RedisConnection context(redisConnect("127.0.0.1", port));
       if (context == nullptr || context->err != 0) throw std::runtime_error("nobody listens");
@@ -218,16 +211,50 @@ void Lab::StartOtherServers() {
   }
 }
 
+std::unique_ptr<Child> Lab::StartSlowServer(const std::vector<std::string>& args, const std::string& folder, int port) {
+  const std::string near = folder + "/near.sock";
+  std::vector<std::string> all = args;
+  all.insert(all.end(), {"--port", "0", "--unixsocket", near});
+  auto server = std::make_unique<Child>(all, folder + ".log");
+  UntilServing(*server, folder, [&near] {
+    if (!Listens(near)) throw std::runtime_error("nobody listens at its socket");
+    return true;
+  });
+  slow_.push_back(
+      std::make_unique<Child>(std::vector<std::string>{"/proc/self/exe", "--delay-proxy", std::to_string(port),
+                                                       folder + "/far.sock", near, std::to_string(kSlowUs), "told"},
+                              folder + "-proxy.log"));
+  return server;
+}
+
+bool Lab::IsToAil(size_t number) const { return setup_.ailment != Ailment::kNone && number > setup_.servers / 2; }
+
+void Lab::Ail() {
+  for (size_t i = 0; i < others_.size(); ++i) {
+    if (!IsToAil(i + 1)) continue;
+    if (setup_.ailment == Ailment::kDead) kill(others_[i]->pid(), SIGKILL);
+    if (setup_.ailment == Ailment::kStopped) kill(others_[i]->pid(), SIGSTOP);
+  }
+  for (const auto& proxy : slow_) kill(proxy->pid(), kDelayNow);
+}
+
+std::vector<int> Lab::ports() const {
+  std::vector<int> ports{port_};
+  ports.insert(ports.end(), other_ports_.begin(), other_ports_.end());
+  return ports;
+}
+
 std::vector<std::string> Lab::NodeArguments(size_t number) {
   if (!setup_.cluster) return {};
   bus_ports_.resize(number);  // not that of an attempt whose port was taken
   bus_ports_.push_back(FreePort());
-  return {"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_ports_.back())};
+  std::vector<std::string> args{"--cluster-enabled", "yes", "--cluster-port", std::to_string(bus_ports_.back())};
+  if (!setup_.shard_channels) args.insert(args.end(), {"--rename-command", "SSUBSCRIBE", ""});
+  return args;
 }
 
 void Lab::JoinCluster() {
-  std::vector<int> ports{port_};
-  ports.insert(ports.end(), other_ports_.begin(), other_ports_.end());
+  const std::vector<int> ports = this->ports();
   constexpr size_t kSlots = 16384;
   const auto ask = [&](size_t node, const std::string& command) {
     const RedisConnection context(redisConnect("127.0.0.1", ports[node]));
@@ -287,27 +314,35 @@ Lab& Lab::Durable() {
   return *durable_;
 }
 
-Lab& Lab::Quorum(size_t servers, bool one_stopped) {
-  auto& lab = quorums_[{servers, one_stopped}];
+Lab& Lab::Quorum(size_t servers, Ailment ailment) {
+  auto& lab = quorums_[{servers, ailment}];
   if (lab == nullptr) {
     Setup setup = setup_;
     setup.servers = servers;
-    setup.one_stopped = one_stopped;
+    setup.ailment = ailment;
     setup.store_on_tcp = true;
     lab = std::make_unique<Lab>(std::move(setup));
   }
   return *lab;
 }
 
-Lab& Lab::Cluster() {
-  if (cluster_ == nullptr) {
+Lab& Lab::Cluster(bool shard_channels) {
+  auto& lab = clusters_[shard_channels];
+  if (lab == nullptr) {
     Setup setup = setup_;
     setup.servers = 3;
     setup.cluster = true;
+    setup.shard_channels = shard_channels;
     setup.store_on_tcp = true;
-    cluster_ = std::make_unique<Lab>(std::move(setup));
+    lab = std::make_unique<Lab>(std::move(setup));
   }
-  return *cluster_;
+  return *lab;
+}
+
+std::vector<pid_t> Lab::other_pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& other : others_) pids.push_back(other->pid());
+  return pids;
 }
 
 RedisConnection Lab::Connect(Transport over) const {
@@ -316,66 +351,6 @@ RedisConnection Lab::Connect(Transport over) const {
     throw std::runtime_error(std::string("redis: ") + (context == nullptr ? "no memory" : context->errstr));
   }
   return context;
-}
-
-std::string Lab::RedisInfo(const std::string& section, std::string_view line) const {
-  const RedisConnection context = Connect();
-  const RedisReply reply(static_cast<redisReply*>(redisCommand(context.get(), "INFO %s", section.c_str())));
-  if (reply == nullptr || reply->str == nullptr) throw std::runtime_error("redis: INFO was not answered");
-  std::istringstream lines(std::string(reply->str, reply->len));
-  for (std::string text; std::getline(lines, text);) {
-    if (text.starts_with(line) && text.size() > line.size() && text[line.size()] == ':') {
-      return text.substr(line.size() + 1, text.find('\r') - line.size() - 1);
-    }
-  }
-  return "";
-}
-
-double Lab::RedisCalls(std::string_view command) const {
-  const RedisConnection context = Connect();
-  const RedisReply reply(static_cast<redisReply*>(redisCommand(context.get(), "INFO commandstats")));
-  if (reply == nullptr || reply->str == nullptr) throw std::runtime_error("redis: INFO was not answered");
-  std::istringstream lines(std::string(reply->str, reply->len));
-  double calls = 0;
-  for (std::string text; std::getline(lines, text);) {
-    const size_t colon = text.find(":calls=");
-    if (!text.starts_with("cmdstat_") || colon == std::string::npos) continue;
-    const std::string name = text.substr(8, colon - 8);
-    if (name == "info" || (!command.empty() && name != command)) continue;
-    calls += std::stod(text.substr(colon + 7));
-  }
-  return calls;
-}
-
-size_t Lab::RedisKeys(const std::string& pattern, bool remove) const {
-  const RedisConnection context = Connect();
-  std::string cursor = "0";
-  size_t found = 0;
-  do {
-    const RedisReply reply(static_cast<redisReply*>(
-        redisCommand(context.get(), "SCAN %s MATCH %s COUNT 1000", cursor.c_str(), pattern.c_str())));
-    if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY) throw std::runtime_error("redis: SCAN was not answered");
-    cursor = reply->element[0]->str;
-    found += reply->element[1]->elements;
-    if (remove) Unlink(context.get(), *reply->element[1]);
-  } while (cursor != "0");
-  return found;
-}
-
-double Lab::OursCpuSeconds() const {
-  double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + ServersCpuSeconds();
-  if (durable_ != nullptr) seconds += durable_->ServersCpuSeconds();
-  for (const auto& [servers, lab] : quorums_) seconds += lab->ServersCpuSeconds();
-  if (cluster_ != nullptr) seconds += cluster_->ServersCpuSeconds();
-  return seconds;
-}
-
-double Lab::ServersCpuSeconds() const {
-  double seconds = CpuSeconds(redis_->pid());
-  if (delay_proxy_ != nullptr) seconds += CpuSeconds(delay_proxy_->pid());
-  for (const auto& other : others_) seconds += CpuSeconds(other->pid());
-  for (const auto& broker : brokers_) seconds += CpuSeconds(broker->pid());
-  return seconds;
 }
 
 }  // namespace distlock::bench

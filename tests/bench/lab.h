@@ -35,18 +35,22 @@ struct Size {
   bool smoke = false;  // fewer and smaller cases
 };
 
+// What is wrong with a minority of the servers of a quorum, the largest possible, once the brokers have met all.
+enum class Ailment { kNone, kDead, kStopped, kSlow };
+
 struct Setup {
   std::string daemon;  // path of distlockd
   std::string redis_server = "redis-server";
-  bool clients_on_tcp = true;  // clients to the broker, and direct clients to Redis
-  bool store_on_tcp = false;   // the broker to Redis
-  bool peers = false;          // measure other lock systems, too
-  bool durable = false;        // Redis writes and syncs before it answers
-  bool growth = false;         // also the rows that take minutes
-  int store_delay_us = 0;      // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
-  size_t servers = 1;          // independent ones, of a quorum if there are several
-  bool one_stopped = false;    // the last of them stands still
-  bool cluster = false;        // the servers are the primaries of a Cluster
+  bool clients_on_tcp = true;        // clients to the broker, and direct clients to Redis
+  bool store_on_tcp = false;         // the broker to Redis
+  bool peers = false;                // measure other lock systems, too
+  bool durable = false;              // Redis writes and syncs before it answers
+  bool growth = false;               // also the rows that take minutes
+  int store_delay_us = 0;            // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
+  size_t servers = 1;                // independent ones, of a quorum if there are several
+  Ailment ailment = Ailment::kNone;  // of the last of them
+  bool cluster = false;              // the servers are the primaries of a Cluster
+  bool shard_channels = true;        // they have them
   Size size;
 };
 
@@ -102,6 +106,7 @@ class Lab {
   const Daemon& broker(size_t i) const { return *brokers_.at(i); }
   size_t broker_count() const { return brokers_.size(); }
   pid_t redis_pid() const { return redis_->pid(); }
+  std::vector<pid_t> other_pids() const;  // of the store's further servers
 
   // A new broker, with no leases yet, whose keys begin with `name`.
   std::unique_ptr<Daemon> FreshBroker(const std::string& name, const std::vector<std::string>& more_flags = {});
@@ -115,9 +120,9 @@ class Lab {
 
   // A Lab with two brokers that reach so many servers over TCP: one, or a quorum of independent ones. The first call
   // starts it.
-  Lab& Quorum(size_t servers, bool one_stopped);
-  // The same, on a Cluster of three primaries.
-  Lab& Cluster();
+  Lab& Quorum(size_t servers, Ailment ailment = Ailment::kNone);
+  // The same, on a Cluster of three primaries, with channels of shards or without.
+  Lab& Cluster(bool shard_channels = true);
 
   // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
@@ -125,6 +130,7 @@ class Lab {
   // Where clients of Redis connect: Redis itself, or the delay proxy.
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
+  std::vector<int> ports() const;                     // of all servers, the first before the others
   const std::string& folder() const { return dir_; }  // for files that end with the Lab
 
   // A line of INFO, such as "redis_version"; "" when there is none.
@@ -142,6 +148,9 @@ class Lab {
   void StartRedis();
   void StartDelayProxy();
   void StartOtherServers();
+  std::unique_ptr<Child> StartSlowServer(const std::vector<std::string>& args, const std::string& folder, int port);
+  bool IsToAil(size_t number) const;  // the server of that number
+  void Ail();
   // What the server of that number needs to be a node of a Cluster; nothing where there is none.
   std::vector<std::string> NodeArguments(size_t number);
   void JoinCluster();
@@ -154,12 +163,13 @@ class Lab {
   std::unique_ptr<Child> redis_;
   std::unique_ptr<Child> delay_proxy_;
   std::vector<std::unique_ptr<Child>> others_;  // of a quorum, behind the first
+  std::vector<std::unique_ptr<Child>> slow_;    // proxies before some of them
   std::vector<int> other_ports_;
   std::vector<int> bus_ports_;  // of a Cluster, in the order of the servers
   std::vector<std::unique_ptr<Daemon>> brokers_;
   std::unique_ptr<Lab> durable_;
-  std::map<std::pair<size_t, bool>, std::unique_ptr<Lab>> quorums_;
-  std::unique_ptr<Lab> cluster_;
+  std::map<std::pair<size_t, Ailment>, std::unique_ptr<Lab>> quorums_;
+  std::map<bool, std::unique_ptr<Lab>> clusters_;
 };
 
 }  // namespace distlock::bench

@@ -67,13 +67,19 @@ std::string Joined(const std::vector<std::chrono::milliseconds>& pauses) {
   return text;
 }
 
+std::string ServersOf(const Lab& lab) {
+  std::string text;
+  for (const int port : lab.ports()) text += (text.empty() ? "" : ",") + ("redis://127.0.0.1:" + std::to_string(port));
+  return text;
+}
+
 std::vector<std::string> Arguments(const Lab& lab, const Library& library, PeerWork work, size_t callers) {
   const Size& size = lab.size();
   std::vector<std::string> args = Program(library);
   const auto add = [&args](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
   std::string broker = lab.broker(0).target();
   add({"--system", library.system, "--broker", broker, "--redis"});
-  args.push_back(lab.setup().clients_on_tcp ? "redis://127.0.0.1:" + std::to_string(lab.port()) : lab.unix_path());
+  args.push_back(lab.setup().clients_on_tcp || lab.ports().size() > 1 ? ServersOf(lab) : lab.unix_path());
   switch (work) {
     case PeerWork::kPairs:
       add({"--work", "pairs", "--callers", std::to_string(callers), "--seconds", std::to_string(size.seconds), "--warm",
@@ -115,13 +121,13 @@ Sample Parse(std::string output, const std::string& tail) {
 
 const std::vector<Library>& Libraries() {
   static const std::vector<Library> libraries{
-      {"redis-semaphore", "node", "redis-semaphore", false, ""},
-      {"redlock", "node", "redlock", false, ""},
+      {"redis-semaphore", "node", "redis-semaphore", false, "", true},
+      {"redlock", "node", "redlock", false, "", true},
       {"distlock for Node.js", "node", "distlock", false, "redis-semaphore"},
       {"redis-py", "python", "redis-py", false, ""},
       {"distlock for Python, threads", "python", "distlock", false, "redis-py"},
       {"distlock for Python, asyncio", "python", "distlock-asyncio", true, "redis-py"},
-      {"redsync", "go", "redsync", false, ""},
+      {"redsync", "go", "redsync", false, "", true},
       {"distlock for Go", "go", "distlock", false, "redsync"},
   };
   return libraries;

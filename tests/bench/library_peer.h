@@ -19,13 +19,15 @@ struct Library {
   std::string language;  // names the program
   std::string system;    // what the program calls it
   bool only_pairs = false;
-  std::string beside;  // the library of this language that its row is compared with; "" = none
+  std::string beside;       // the library of this language that its row is compared with; "" = none
+  bool has_quorum = false;  // it can keep a lock at several servers
 };
 
 // In the order of the report.
 const std::vector<Library>& Libraries();
 
-// `callers`: for kPairs. The values are those that the program printed; if it printed none, not_run has the reason.
+// Of a lock at all servers of the lab. `callers`: for kPairs. The values are those that the program printed; if it
+// printed none, not_run has the reason.
 Sample LibraryPeer(const Lab& lab, const Library& library, PeerWork work, size_t callers = 1);
 
 // Name and version of each library whose version is pinned here; "" for none.

@@ -38,7 +38,7 @@ Histogram Load::Latencies() const {
 }
 
 Sample Measure(const Lab& lab, Load& load, bool through_broker) {
-  Servers servers{lab.redis_pid(), {}};
+  Servers servers{lab.redis_pid(), {}, lab.other_pids()};
   for (size_t i = 0; through_broker && i < lab.broker_count(); ++i) servers.daemons.push_back(lab.broker(i).pid());
   return Measure(lab.size(), servers, load);
 }
@@ -72,7 +72,13 @@ Sample Measure(const Size& size, const Servers& servers, Load& load) {
 }
 
 CpuMeter::CpuMeter(Servers servers)
-    : servers_(std::move(servers)), client_(OwnCpuSeconds()), redis_(CpuSeconds(servers_.redis)), daemons_(Daemons()) {}
+    : servers_(std::move(servers)), client_(OwnCpuSeconds()), redis_(Redis()), daemons_(Daemons()) {}
+
+double CpuMeter::Redis() const {
+  double seconds = CpuSeconds(servers_.redis);
+  for (const pid_t other : servers_.others) seconds += CpuSeconds(other);
+  return seconds;
+}
 
 double CpuMeter::Daemons() const {
   double seconds = 0;
@@ -83,7 +89,7 @@ double CpuMeter::Daemons() const {
 void CpuMeter::PerUnit(double units, Sample* sample) const {
   const double scale = 1e6 / units;
   sample->values["client CPU"] = (OwnCpuSeconds() - client_) * scale;
-  sample->values["redis CPU"] = (CpuSeconds(servers_.redis) - redis_) * scale;
+  sample->values["redis CPU"] = (Redis() - redis_) * scale;
   if (!servers_.daemons.empty()) sample->values["daemon CPU"] = (Daemons() - daemons_) * scale;
 }
 

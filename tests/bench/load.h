@@ -65,10 +65,12 @@ class Load {
 // The processes whose CPU time is measured.
 struct Servers {
   pid_t redis;
-  std::vector<pid_t> daemons;  // none for direct clients
+  std::vector<pid_t> daemons;      // none for direct clients
+  std::vector<pid_t> others = {};  // where the store has several servers: all behind `redis`
 };
 
-// Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU and, through a broker, daemon CPU (µs per pair).
+// Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU (of all servers of the store) and, through a
+// broker, daemon CPU (µs per pair).
 Sample Measure(const Size& size, const Servers& servers, Load& load);
 Sample Measure(const Lab& lab, Load& load, bool through_broker);  // the servers of the Lab
 
@@ -80,6 +82,7 @@ class CpuMeter {
   void PerUnit(double units, Sample* sample) const;
 
  private:
+  double Redis() const;
   double Daemons() const;
 
   const Servers servers_;

@@ -246,9 +246,10 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // How this program starts itself; see relay.h and delay_proxy.h.
   if (argc == 5 && std::string_view(argv[1]) == "--relay") return distlock::bench::RunRelay(argv[2], argv[4]);
-  if (argc == 6 && std::string_view(argv[1]) == "--delay-proxy") {
+  if (argc == 7 && std::string_view(argv[1]) == "--delay-proxy") {
     return distlock::bench::RunDelayProxy(std::stoi(argv[2]), argv[3], argv[4],
-                                          std::chrono::microseconds(std::stoi(argv[5])));
+                                          std::chrono::microseconds(std::stoi(argv[5])),
+                                          std::string_view(argv[6]) == "told");
   }
   return distlock::bench::Main(argc, argv);
 }

@@ -56,6 +56,8 @@ std::vector<Section> Sections(const Setup& setup);
 // The parts of Sections(), in the order of the report.
 std::vector<Section> UncontendedSections(const Setup& setup);
 std::vector<Section> ContendedSections(const Setup& setup);
+// Callers that prove who they are; empty when clients are not on TCP.
+std::vector<Section> GuardedSections(const Setup& setup);
 std::vector<Section> QuorumSections(const Setup& setup);
 std::vector<Section> ClusterSections(const Setup& setup);
 std::vector<Section> UpkeepSections(const Setup& setup);

@@ -65,8 +65,8 @@ std::string Describe(const SeenEvent& event) {
   return "unexpected event: " + parsed.ShortDebugString();
 }
 
-Session::Session(const std::string& target, Handler handler)
-    : channel_(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), OwnConnection())),
+Session::Session(const Target& target, Handler handler)
+    : channel_(grpc::CreateCustomChannel(target.name, target.credentials, OwnConnection())),
       stub_(channel_),
       handler_(std::move(handler)) {
   context().set_wait_for_ready(true);

@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/target.h"
 #include "bidi_call.h"
 #include "distlock/v1/lock_service.pb.h"
 
@@ -63,7 +64,7 @@ class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuff
   using Handler = std::function<void(Session&, const SeenEvent&)>;
 
   // Connects and opens. The handler sees neither Opened nor HeartbeatAck.
-  Session(const std::string& target, Handler handler);
+  Session(const Target& target, Handler handler);
   ~Session() override;  // Close()
 
   // Throws std::runtime_error when the session is not open after 10 s.

@@ -25,13 +25,13 @@ constexpr const char* kRelease = "/distlock.v1.LockService/Release";
 
 class UnaryLoad final : public Load {
  public:
-  UnaryLoad(std::string target, size_t clients) : Load(clients), target_(std::move(target)) {
+  UnaryLoad(Target target, size_t clients) : Load(clients), target_(std::move(target)) {
     for (size_t i = 0; i < clients; ++i) slots_.emplace_back(this, i);
   }
 
   void Start() override {
     for (Slot& slot : slots_) {
-      slot.channel = grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), OwnConnection());
+      slot.channel = grpc::CreateCustomChannel(target_.name, target_.credentials, OwnConnection());
       slot.stub.emplace(slot.channel);
     }
     {
@@ -139,7 +139,7 @@ class UnaryLoad final : public Load {
     return true;
   }
 
-  const std::string target_;
+  const Target target_;
   std::deque<Slot> slots_;  // each belongs to the one call that it has in flight
   std::mutex mu_;
   std::condition_variable rested_;
@@ -148,7 +148,7 @@ class UnaryLoad final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> UnaryClients(std::string target, size_t clients) {
+std::unique_ptr<Load> UnaryClients(Target target, size_t clients) {
   return std::make_unique<UnaryLoad>(std::move(target), clients);
 }
 

@@ -98,6 +98,13 @@ class ClusterSet:
                 return self.by_port(port)
         return None
 
+    def agreed_primary_of(self, lock):
+        """Once all nodes that run say the same: a node hears of a move only after a while."""
+        def agreed():
+            named = {self.primary_of(lock, n) for n in self.living()}
+            return named.pop() if len(named) == 1 else None
+        return eventually(agreed, f"all nodes agreeing where {lock} is")
+
     def id_of(self, node):
         return node.command("CLUSTER", "MYID")
 

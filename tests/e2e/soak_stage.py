@@ -8,18 +8,17 @@ import json
 import os
 import pathlib
 import shutil
-import struct
 import threading
 import time
 
 from client import boot_now
 from faults import Admin, leftovers
 from harness import DISTLOCKD, Process, Redis, RedisError, World, eventually
+from shown_clock import REDIS_ARGS, SHIM, ShownClock
 
 BIN = pathlib.Path(DISTLOCKD).parent
-CLOCK_SHIM = BIN.parent / "lib/distlock_clock_shim.so"
 STALL_S = 0.25  # a pause of this process that counts as a fault
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--jemalloc-bg-thread", "no")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", *REDIS_ARGS)
 MARKER = "soak:marker"
 FDS_SPARE = 4  # descriptors that a broker may use more than after the warm-up, for threads and pollers
 
@@ -92,20 +91,12 @@ class Store(Redis):
     def __init__(self, folder, program):
         super().__init__(folder, "store", args=DURABLE)
         self.argv[0] = program
-        self.can_step = CLOCK_SHIM.exists()
+        self.can_step = SHIM.exists()
         if self.can_step:
-            self.page = self.folder / "clock-page"
-            self.offset_ns = 0
-            self._write_page()
-            self.argv = ["env", f"LD_PRELOAD={CLOCK_SHIM}", f"DISTLOCK_CLOCK_PAGE={self.page}", *self.argv]
+            self.clock = ShownClock(self.folder / "clock-page").of(self)
 
     def step_clock(self, seconds):
-        self.offset_ns += ns(seconds)
-        self._write_page()
-
-    def _write_page(self):
-        with open(self.page, "r+b" if self.page.exists() else "wb") as page:
-            page.write(struct.pack("<qq", 0, self.offset_ns))
+        self.clock.step(seconds)
 
     def lose_data(self):
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)

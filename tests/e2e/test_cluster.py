@@ -3,17 +3,21 @@
 settings.
 """
 import re
+import time
 
 import pytest
 
 from cluster_set import ClusterSet, RedisError, slot_of_lock
 from faults import Holder, waiter
 from harness import REPOSITORY, eventually, free_port
+from sentinel_set import NAME, Sentinel
 from test_sentinel import certificate
 from test_start import CONFIG, UNAVAILABLE, complaint
 
 TTL_S = 12.0  # far longer than a failover takes here
 SHARD_KIB = 140  # above what it costs on one server
+LONG_TTL_S = 30.0
+TEND_S = 10.0  # a broker looks at its queues so often
 
 
 @pytest.fixture
@@ -85,6 +89,45 @@ def test_all_locks_are_listed_node_after_node(world, cluster):
                 break
         assert seen == wanted and pages >= 9
         assert client.lock("item5").holders
+
+
+# ---- Hand-offs without channels of shards ----
+
+@pytest.mark.parametrize("lacking", ["SSUBSCRIBE", "SPUBLISH"])
+def test_without_channels_of_shards_hand_offs_go_through_all_nodes(world, lacking):
+    """And cost each of them a message. What PUBLISH counts is not trusted, so the waiter of a broker that has died
+    holds up those behind it for its ttl."""
+    ttl = 3.0
+    cluster = ClusterSet(world, replicas=0, server_args=("--rename-command", lacking, ""))
+    brokers = [start(world, cluster.url, name=f"broker{i}") for i in range(2)]
+    eventually(lambda: all("hand-offs go through PUBLISH to all nodes" in b.log() for b in brokers), "the warning")
+    first, second = (world.client(b.url) for b in brokers)
+    node = cluster.primary_of("k")
+    eventually(lambda: len(node.command("PUBSUB", "CHANNELS")) == 2, "both brokers listening at the node")
+
+    def heard(one):
+        found = re.search(r"cluster_stats_messages_publish_received:(\d+)", one.command("CLUSTER", "INFO"))
+        return int(found.group(1)) if found else 0
+    others = [n for n in cluster.nodes if n is not node]
+    before = [heard(n) for n in others]
+    holder = Holder(first, "session", ttl=LONG_TTL_S).granted()
+    waiting = waiter(second, kind="session", ttl=LONG_TTL_S)
+    began = time.monotonic()
+    holder.release()
+    assert waiting.granted().token > holder.token
+    assert time.monotonic() - began < TEND_S / 2, "found by looking, not told"
+    eventually(lambda: all(heard(n) > b for n, b in zip(others, before)), "the message at every node")
+
+    holder = waiter(first, kind="session", ttl=LONG_TTL_S)
+    waiting.release()
+    holder.granted()
+    waiter(second, ttl=ttl)
+    behind = waiter(first, ttl=ttl)
+    brokers[1].kill()
+    began = time.monotonic()
+    holder.release()
+    behind.granted()
+    assert ttl / 2 < time.monotonic() - began < ttl + TEND_S
 
 
 # ---- Failovers ----
@@ -199,7 +242,16 @@ def test_each_kind_of_server_is_told_which_url_to_use(world, cluster, listen):
     code, line = complaint(*listen, "--redis", f"redis+cluster://127.0.0.1:{single.port}")
     assert code == CONFIG and "redis://host:port" in line, line
     code, line = complaint(*listen, "--redis", cluster.url + "/3")
-    assert code == CONFIG and "database 0" in line, line
+    assert code == CONFIG and "database 0: write redis+cluster://host:port,host:port without" in line, line
+    sentinel = world._add(Sentinel(world.folder, "sentinel", single, 1)).start()
+    code, line = complaint(*listen, "--redis", f"redis+cluster://127.0.0.1:{sentinel.port}")
+    assert code == CONFIG and "redis+sentinel://host:port,host:port/name" in line, line
+    code, line = complaint(*listen, "--redis", f"redis+sentinel://127.0.0.1:{cluster.nodes[0].port}/{NAME}",
+                           "--store-timeout", "2s")
+    assert code != 0 and "redis+cluster://" in line, line
+    ports = ",".join(f"127.0.0.1:{node.port}" for node in cluster.primaries())
+    code, line = complaint(*listen, "--redis", f"redlock://{ports}", "--store-timeout", "2s")
+    assert code == CONFIG and "redis+cluster://" in line, line
     empty = cluster.add_node("empty")
     code, line = complaint(*listen, "--redis", cluster.url_of([empty]), "--store-timeout", "2s")
     assert code == UNAVAILABLE and "slots" in line, line

@@ -54,10 +54,11 @@ def held_at(quorum, key):
 
 def test_a_lock_is_held_at_every_server_and_leaves_nothing(world, quorum):
     with start(world, quorum).client() as client:
-        grant = client.acquire(client.spec("k", ttl=TTL_S))
+        grant = client.acquire(client.spec("k", ttl=TTL_S, owner="billing@host7"))
         eventually(lambda: len(held_at(quorum, "k")) == len(quorum.servers), "every server having it")
         refused = failure(client.acquire, client.spec("k", ttl=TTL_S, max_wait=0.0))
-        assert refused.reason == "LOCK_HELD"
+        assert refused.reason == "LOCK_HELD" and "billing@host7" in refused.message, refused
+        assert not any(server.command("EXISTS", server.key("k", "q")) for server in quorum.servers), "a try queued"
         client.release(grant.lease_id)
         eventually(lambda: not held_at(quorum, "k"), "every server having released it")
         assert client.acquire(client.spec("k", ttl=TTL_S)).fencing_token > grant.fencing_token
@@ -116,7 +117,7 @@ def test_a_server_that_was_restarted_empty_gets_the_lock_again(world, quorum):
 def test_permits_are_refused(world, quorum):
     with start(world, quorum).client() as client:
         refused = failure(client.acquire, client.spec("k", ttl=TTL_S, permits=1, limit=3, mode=api().LOCK_MODE_PERMIT))
-        assert refused.reason == "NOT_SUPPORTED", refused
+        assert refused.reason == "NOT_SUPPORTED" and "more would fit than the limit" in refused.message, refused
 
 
 def test_the_same_server_twice_is_refused(world):

@@ -72,8 +72,18 @@ TEST(KnownCallersTest, RightsAreNotKeptAlive) {
   rights.reset();
   EXPECT_TRUE(seen.expired());
   EXPECT_FALSE(known.Find(kHere, 3, kNow));
-  known.Remember(kHere, VisitorOf(nullptr));
-  EXPECT_FALSE(known.Find(kHere, 3, kNow));
+}
+
+// Reading the certificate of a connection for each of its calls would cost several times as much as the calls.
+TEST(KnownCallersTest, WithoutAPolicyTheCallerIsKnownToo) {
+  KnownCallers known;
+  const Visitor visitor = VisitorOf(nullptr);
+  known.Remember(kHere, visitor);
+  const auto found = known.Find(kHere, 3, kNow);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->caller, visitor.caller);
+  EXPECT_EQ(found->rights, nullptr);
+  EXPECT_FALSE(known.Find(kHere, 4, kNow)) << "there may be a policy now";
 }
 
 // A broker whose callers are who the kernel says. `found_out` counts how often it has found out who calls, since each

@@ -62,11 +62,16 @@ if [ -n "$sample" ]; then
 fi
 seed=${seed:-1}
 
+programs=(distlock_sim)
+for one in "${bugs[@]}"; do
+  worlds=$(mutate worlds "$one") || exit 64
+  case "${worlds%% *}" in ballot) programs+=(sim_quorum_test) ;; unit) programs+=(store_pure_test) ;; esac
+done
 started=$SECONDS
 printf 'museum of %d bugs, seed %s: building ...\n' "${#bugs[@]}" "$seed"
 log=$(mktemp)
 { { [ -f "$build/build.ninja" ] || (cd "$root" && cmake --preset release -DDISTLOCK_TESTS=ON -DDISTLOCK_UNITY=ON); } &&
-  nice cmake --build "$build" --target distlock_sim sim_quorum_test --parallel "$(nproc)"; } >"$log" 2>&1 ||
+  nice cmake --build "$build" --target "${programs[@]}" --parallel "$(nproc)"; } >"$log" 2>&1 ||
   { tail -n 30 "$log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
 rm "$log"
 printf 'built in %d s\n' $((SECONDS - started))
@@ -83,13 +88,13 @@ rm -rf "${work:?}"/*
 tree=$work/tree sound_tree=$work/sound_tree
 mkdir -p "$tree/tests" "$work/sound"
 cp -R "$root"/{deploy,lua,proto,server,client} "$tree"
-cp -R "$root/tests/sim" "$tree/tests"
+cp -R "$root"/tests/{sim,store} "$tree/tests"
 cp -R "$tree" "$sound_tree"
-cp "$build"/bin/{distlock_sim,sim_quorum_test} "$work/sound"
+for program in "${programs[@]}"; do cp "$build/bin/$program" "$work/sound"; done
 
-# Whether the row's worlds are those of the ballot alone; and the test without seeds that is meant instead, if one is.
-is_ballot() { [ "${worlds%% *}" = ballot ]; }
-ballot_test() { [[ $worlds != 'ballot '* ]] || printf '%s' "${worlds#ballot }"; }
+# Whether the row is shown by a test program; and the test without seeds that is meant, if one is.
+is_test() { [ "$program" != distlock_sim ]; }
+named_test() { [[ $worlds != 'ballot '* && $worlds != 'unit '* ]] || printf '%s' "${worlds#* }"; }
 
 # Builds $program with the files named as they are in $tree.
 build() {
@@ -99,8 +104,8 @@ build() {
 
 worlds_of() {
   local binary=$1 first=$2 count=$3 filter
-  filter=$(ballot_test)
-  if is_ballot; then
+  filter=$(named_test)
+  if is_test; then
     DISTLOCK_QUORUM_SEEDS=$first:$count exec nice "$binary" --gtest_filter="${filter:-QuorumWorlds.*}"
   else
     # Its options are words: splitting is meant.
@@ -118,9 +123,9 @@ run_worlds() {
   [ $status -ne 0 ] || return 0
   if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+)\ [^:]*:[^:]*\):\ ([^$'\n']*) ]]; then
     printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
-  elif is_ballot && [ $status -eq 1 ] && [[ $text =~ seed\ ([0-9]+):\ ([^$'\n']*) ]]; then
+  elif is_test && [ $status -eq 1 ] && [[ $text =~ seed\ ([0-9]+):\ ([^$'\n']*) ]]; then
     printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
-  elif is_ballot && [ $status -eq 1 ] && [[ $text =~ FAILED[^A-Za-z]*([^$'\n']*) ]]; then
+  elif is_test && [ $status -eq 1 ] && [[ $text =~ FAILED[^A-Za-z]*([^$'\n']*) ]]; then
     printf '%s %s\n' "$first" "${BASH_REMATCH[1]}"
   elif [ "$count" -gt 1 ]; then
     # It crashed or hung, and did not name the seed.
@@ -137,7 +142,7 @@ run_worlds() {
 # Sets `needed` and `story`, or empties `story`. A world that goes wrong without the bug is no catch.
 search() {
   local first=$1 strict=$2 at=$1 end=$(($1 + seeds)) count found
-  [ -z "$(ballot_test)" ] || end=$(($1 + 1))
+  [ -z "$(named_test)" ] || end=$(($1 + 1))
   story='' needed=$((end - at))
   while [ "$at" -lt "$end" ]; do
     count=$((end - at < CHUNK ? end - at : CHUNK))
@@ -175,11 +180,12 @@ judge() {
 }
 
 visit() {
-  local one=$1 name number touched files worlds program=distlock_sim
+  local one=$1 name number touched files worlds
+  program=distlock_sim
   name=$(basename "$one" .patch) number=${name%%[!0-9]*}
   changes_nothing "$one" || tried=$((tried + 1))
   worlds=$(mutate worlds "$one") || return
-  ! is_ballot || program=sim_quorum_test
+  case "${worlds%% *}" in ballot) program=sim_quorum_test ;; unit) program=store_pure_test ;; esac
   touched=$(mutate --tree "$tree" apply "$one") || { fault 'DOES NOT APPLY' "$name" 'see above'; return; }
   mapfile -t files <<<"$touched"
   if ! build "${files[@]}"; then

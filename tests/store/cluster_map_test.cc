@@ -119,6 +119,10 @@ TEST(SlotsReplyTest, RefusesOtherShapes) {
   const auto single = ReadSlots(*Parse("-ERR This instance has cluster support disabled\r\n"), At("asked"));
   EXPECT_EQ(single.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(single.status().message().find("redis://"), std::string::npos);
+  const auto sentinel =
+      ReadSlots(*Parse("-ERR unknown command 'CLUSTER', with args beginning with: 'SLOTS' \r\n"), At("asked"));
+  EXPECT_EQ(sentinel.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(sentinel.status().message().find("redis+sentinel://"), std::string::npos);
 }
 
 // ---- The map ----

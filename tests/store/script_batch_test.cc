@@ -98,6 +98,41 @@ TEST_F(BatchTest, TwoOfOneLockDoNot) {
   EXPECT_EQ(Calls(), (std::vector<std::string>{"batch 2", "acquire 4"}));
 }
 
+// As of callers who leave a lock's scope and enter it again.
+TEST_F(BatchTest, ReleasesGoTogetherAndThenTheAcquiresOfTheSameLocks) {
+  for (core::OpId i = 0; i < 16; ++i) {
+    batch_.Add(Release(2 * i + 1, Cat("k", i)));
+    batch_.Add(Acquire(2 * i + 2, Cat("k", i)));
+  }
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"batch 16", "batch 16"}));
+  std::vector<std::string> firsts;
+  for (const auto& [command, done] : sent_) firsts.emplace_back(Text(*Parse(command)->element[21]).substr(0, 2));
+  EXPECT_EQ(firsts, (std::vector<std::string>{"1;", "a0"})) << "the first item of each batch";
+}
+
+TEST_F(BatchTest, CommandsOfOneLockKeepTheirOrder) {
+  batch_.Add(Release(1, "a"));
+  batch_.Add(Acquire(2, "b"));
+  batch_.Add(Acquire(3, "a"));
+  batch_.Add(Release(4, "b"));
+  batch_.Add(Release(5, "a"));
+  batch_.Add(Acquire(6, "c"));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"batch 2", "batch 2", "batch 2"}));
+  const auto ok = [](int call) { return Cat("*3\r\n$4\r\n1795\r\n:", call, "\r\n:", call, "\r\n"); };
+  for (size_t call = 0; call < 3; ++call) Reply(call, ok(7));
+  std::vector<core::OpId> answered;
+  for (const Decoded& one : decoded_) answered.push_back(one.reply.op);
+  EXPECT_EQ(answered, (std::vector<core::OpId>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(BatchTest, WhatComesBehindAFullBatchOpensTheNext) {
+  for (core::OpId i = 1; i <= 40; ++i) batch_.Add(Acquire(i, Cat("k", i)));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"batch 16", "batch 16", "batch 8"}));
+}
+
 TEST_F(BatchTest, OtherCommandsGoAloneAndInOrder) {
   batch_.Add(Acquire(1, "a"));
   batch_.Add(core::StoreWithdraw{.op = 2, .name = Name("a")});

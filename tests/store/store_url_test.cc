@@ -6,12 +6,10 @@
 namespace distlock::store {
 namespace {
 
-using Transport = StoreUrl::Transport;
-
 TEST(StoreUrl, Defaults) {
   const auto url = ParseStoreUrl("redis://db.example");
   ASSERT_TRUE(url.ok()) << url.status();
-  EXPECT_EQ(url->transport, Transport::kTcp);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kTcp);
   EXPECT_EQ(url->address.host, "db.example");
   EXPECT_EQ(url->address.port, 6379);
   EXPECT_EQ(url->db, 0);
@@ -52,7 +50,7 @@ TEST(StoreUrl, Ipv6) {
 TEST(StoreUrl, Unix) {
   const auto url = ParseStoreUrl("unix:///run/redis.sock?db=2");
   ASSERT_TRUE(url.ok()) << url.status();
-  EXPECT_EQ(url->transport, Transport::kUnix);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kUnix);
   EXPECT_EQ(url->address.path, "/run/redis.sock");
   EXPECT_EQ(url->db, 2);
   EXPECT_EQ(ParseStoreUrl("unix://u:pw@/a")->password, "pw");
@@ -61,7 +59,7 @@ TEST(StoreUrl, Unix) {
 TEST(StoreUrl, Tls) {
   const auto url = ParseStoreUrl("rediss://h?ca=/ca.pem&cert=/c.pem&key=/k.pem&sni=name");
   ASSERT_TRUE(url.ok()) << url.status();
-  EXPECT_EQ(url->transport, Transport::kTls);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kTls);
   EXPECT_EQ(url->tls.ca, "/ca.pem");
   EXPECT_EQ(url->tls.cert, "/c.pem");
   EXPECT_EQ(url->tls.key, "/k.pem");
@@ -72,7 +70,7 @@ TEST(StoreUrl, Sentinels) {
   const auto url = ParseStoreUrl("redis+sentinel://us:pw@s1,s2:26380,[::1]:7/the.locks/3");
   ASSERT_TRUE(url.ok()) << url.status();
   EXPECT_EQ(url->topology, StoreUrl::Topology::kSentinel);
-  EXPECT_EQ(url->transport, Transport::kTcp);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kTcp);
   const std::vector<ServerAddress> expected = {
       {.host = "s1", .port = 26379}, {.host = "s2", .port = 26380}, {.host = "::1", .port = 7}};
   EXPECT_EQ(url->sentinels, expected);
@@ -88,14 +86,14 @@ TEST(StoreUrl, SentinelsHaveTlsOfTheirOwn) {
   const auto url = ParseStoreUrl(
       "rediss+sentinel://s1/n?ca=/store.pem&sentinel_ca=/s.pem&sentinel_cert=/c&sentinel_key=/k&sentinel_sni=name");
   ASSERT_TRUE(url.ok()) << url.status();
-  EXPECT_EQ(url->transport, Transport::kTls);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kTls);
   EXPECT_TRUE(url->sentinel_tls) << "as the store";
   EXPECT_EQ(url->tls, (TlsFiles{.ca = "/store.pem"}));
   EXPECT_EQ(url->sentinel_tls_files, (TlsFiles{.ca = "/s.pem", .cert = "/c", .key = "/k", .sni = "name"}));
   EXPECT_FALSE(ParseStoreUrl("rediss+sentinel://s1/n?sentinel_tls=off")->sentinel_tls);
   const auto mixed = ParseStoreUrl("redis+sentinel://s1/n?sentinel_tls=on&sentinel_ca=/s.pem");
   ASSERT_TRUE(mixed.ok()) << mixed.status();
-  EXPECT_EQ(mixed->transport, Transport::kTcp);
+  EXPECT_EQ(mixed->transport, StoreUrl::Transport::kTcp);
   EXPECT_TRUE(mixed->sentinel_tls);
 }
 

@@ -66,7 +66,7 @@ void WatchedLocks::Show(WatchId watch, Lock& lock, core::LockView view, core::In
   const bool is_free = view.holders.empty() && view.queue_length == 0;
   if (!lock.seen && lock.first) --unseen_;
   lock.seen = true;
-  // Who was never told of the lock need not hear that it is free.
+  // A watcher that was never told of the lock need not hear that it is free.
   if (!is_free || lock.told) {
     if (view.holders.size() > kListed + 1) view.holders.resize(kListed + 1);
     if (view.waiters.size() > kListed) view.waiters.resize(kListed);

@@ -26,7 +26,7 @@ SlotMap::Verdict SlotMap::Adopt(const SlotsReport& report, const std::string& fr
   if (covers * 100 < covered_ * kEnoughPercent) {
     const bool confirmed = doubted_ == report && doubted_from_ != from;
     if (!confirmed) {
-      // Who has said so first is remembered, so that its repeating itself confirms nothing.
+      // The node that said so first is remembered, because it confirms nothing by saying so again.
       if (doubted_ != report) {
         doubted_ = report;
         doubted_from_ = from;

@@ -47,6 +47,12 @@ absl::StatusOr<SlotsReport> ReadSlots(const redisReply& reply, const ServerAddre
       return absl::UnimplementedError(
           "it is not a node of a Cluster; for one server write redis://host:port, or rediss:// over TLS");
     }
+    if (Contains(text, "unknown command")) {
+      return absl::UnimplementedError(
+          Cat(message,
+              "; if it is a Sentinel, write redis+sentinel://host:port,host:port/name with all sentinels and "
+              "the primary's name"));
+    }
     if (ClassifyError(text) == ErrorClass::kDenied) {
       return absl::PermissionDeniedError(Cat(message, "; lua/README.md lists the rights that are needed"));
     }

@@ -20,38 +20,57 @@ const core::LockName* LockOf(const core::StoreCommand& command) {
   return release != nullptr && release->block <= core::Duration::zero() ? &release->name : nullptr;
 }
 
+bool Has(const std::vector<core::StoreCommand>& batch, const core::LockName& lock) {
+  return std::any_of(batch.begin(), batch.end(), [&](const auto& one) { return *LockOf(one) == lock; });
+}
+
 }  // namespace
 
 ScriptBatch::ScriptBatch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_answer)
     : codec_(codec), scripts_(scripts), on_answer_(std::move(on_answer)) {
-  gathered_.reserve(kMaxItems);
+  first_.reserve(kMaxItems);
+  second_.reserve(kMaxItems);
 }
 
-bool ScriptBatch::Joins(const core::StoreCommand& command) const {
-  const core::LockName* lock = LockOf(command);
-  return lock != nullptr && gathered_.size() < kMaxItems &&
-         (gathered_.empty() || codec_->TokenKeep(*LockOf(gathered_.front())) == codec_->TokenKeep(*lock)) &&
-         std::none_of(gathered_.begin(), gathered_.end(), [&](const auto& other) { return *LockOf(other) == *lock; });
+bool ScriptBatch::HasRoom(const Batch& batch, const core::LockName& lock) const {
+  return batch.size() < kMaxItems &&
+         (batch.empty() || codec_->TokenKeep(*LockOf(batch.front())) == codec_->TokenKeep(lock));
 }
 
 void ScriptBatch::Add(core::StoreCommand&& command) {
-  if (!Joins(command)) Send();
-  if (LockOf(command) == nullptr || codec_->holds_off()) return SendAlone(command);
-  gathered_.push_back(std::move(command));
+  const core::LockName* lock = LockOf(command);
+  if (lock == nullptr || codec_->holds_off()) {
+    Send();
+    return SendAlone(command);
+  }
+  const bool behind_second = Has(second_, *lock);
+  if (!behind_second && HasRoom(first_, *lock) && !Has(first_, *lock)) {
+    first_.push_back(std::move(command));
+  } else if (!behind_second && HasRoom(second_, *lock)) {
+    second_.push_back(std::move(command));
+  } else {
+    Send();
+    first_.push_back(std::move(command));
+  }
 }
 
 void ScriptBatch::Send() {
+  SendBatch(first_);
+  SendBatch(second_);
+}
+
+void ScriptBatch::SendBatch(Batch& batch) {
   // What was gathered before a hold-off goes alone, too.
-  if (gathered_.size() > 1 && codec_->holds_off()) {
-    for (const core::StoreCommand& one : gathered_) SendAlone(one);
-  } else if (gathered_.size() > 1) {
-    EncodedBatch encoded = codec_->EncodeBatch(gathered_);
+  if (batch.size() > 1 && codec_->holds_off()) {
+    for (const core::StoreCommand& one : batch) SendAlone(one);
+  } else if (batch.size() > 1) {
+    EncodedBatch encoded = codec_->EncodeBatch(batch);
     scripts_->Call(lua::kBatch, std::move(encoded.bytes),
                    [this, sent = std::move(encoded.sent)](const Answer& answer) { Answered(sent, answer); });
-  } else if (!gathered_.empty()) {
-    SendAlone(gathered_.front());
+  } else if (!batch.empty()) {
+    SendAlone(batch.front());
   }
-  gathered_.clear();
+  batch.clear();
 }
 
 void ScriptBatch::SendAlone(const core::StoreCommand& command) {

@@ -2,7 +2,9 @@
 //
 // Sends several acquires and releases as one call of lua/batch.lua, which costs the server half as much as one call
 // each. A batch holds commands of different locks that were submitted within one turn of the loop. A command that is
-// alone, and every other verb, is a call of its own script. Commands of one lock leave in the order in which they came.
+// alone, and every other verb, is a call of its own script. Commands of one lock leave in the order in which they came;
+// those of different locks may change places. So two batches are open at a time: callers who release a lock and ask for
+// it again fill the first with releases and the second with acquires.
 // All locks of a batch must be of one server, and in a Cluster of one slot.
 //
 // Thread: the loop's. Codec and caller outlive it.
@@ -32,7 +34,10 @@ class ScriptBatch {
   void Send();
 
  private:
-  bool Joins(const core::StoreCommand& command) const;
+  using Batch = std::vector<core::StoreCommand>;
+
+  bool HasRoom(const Batch& batch, const core::LockName& lock) const;
+  void SendBatch(Batch& batch);
   void Answered(const std::vector<SentCommand>& sent, const Answer& answer) const;
 
   // Const after construction.
@@ -40,7 +45,8 @@ class ScriptBatch {
   ScriptCaller* const scripts_;
   const OnAnswer on_answer_;
 
-  std::vector<core::StoreCommand> gathered_;
+  Batch first_;   // of each lock at most one command
+  Batch second_;  // the same; leaves behind the first
 };
 
 }  // namespace distlock::store

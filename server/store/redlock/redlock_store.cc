@@ -165,6 +165,7 @@ void RedlockStore::OnNodeInput(Node& node, core::Input&& input) {
     Step(ballot::NodeDown{node.index, Cat(options_.url.servers[node.index].Text(), ": ", down->cause)});
   } else if (const auto* step = std::get_if<core::StoreClockStep>(&input)) {
     Step(ballot::NodeClockStep{node.index, step->by});
+    TellStatus(node);
   } else if (const auto* grant = std::get_if<core::GrantNotice>(&input)) {
     const core::Duration ahead = node.server->clock().Ahead(grant->since, timers_->Now());
     Step(ballot::NodeNotice{node.index, *grant, ahead});
@@ -310,6 +311,11 @@ void RedlockStore::TellStatus(const Node& node) {
   status.number = static_cast<int>(node.index);
   status.independent = true;
   status.not_counted = ballot_.nodes().WhyNot(node.index, now);
+  if (const core::Duration left = ballot_.nodes().SuspectFor(node.index, now);
+      left > core::Duration::zero() && status.state != NodeStatus::State::kDown) {
+    status.state = NodeStatus::State::kHeldOff;
+    if (status.hold_off_left) status.hold_off_left = std::max(*status.hold_off_left, left);
+  }
   if (status.state != NodeStatus::State::kDown && !node.is_in) status.not_counted = members_.WhyNot(node.index);
   status.clock_skew = ballot_.nodes().Skew(node.index, now);
   options_.on_node_status(status);

@@ -109,7 +109,10 @@ void SentinelLink::Finish(const Asked& asked) {
   }
   if (asked.trouble.empty()) return owner_->OnSentinelReport(id_, asked.report, asked.facts);
   if (ClassifyError(asked.trouble) == ErrorClass::kDenied) return Denied(asked.trouble);
-  owner_->OnSentinelMute(id_, asked.trouble);
+  if (!Contains(asked.trouble, "unknown command")) return owner_->OnSentinelMute(id_, asked.trouble);
+  owner_->OnSentinelMute(id_, Cat("it is no sentinel: ", asked.trouble,
+                                  "; for one server write redis://host:port, for a Cluster "
+                                  "redis+cluster://host:port,host:port"));
 }
 
 SentinelLink::Subscription::Subscription(const Network& network, LinkOptions options, SentinelLink& of)

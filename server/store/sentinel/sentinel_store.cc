@@ -113,7 +113,8 @@ void SentinelStore::Follow(const SentinelView::PrimaryAt& primary) {
   const auto by = peers_.find(primary.by);
   const absl::Status fit = by == peers_.end() ? absl::OkStatus() : Judge(by->second.facts);
   if (listener_ == nullptr) return;  // whoever heard of the problem has stopped the store
-  // A failover may be just over. Who follows a primary already must follow the next one now; who starts can wait.
+  // A failover may be just over. A broker that follows a primary must follow the next one now; one that starts can
+  // wait.
   if (absl::IsUnavailable(fit) && !primary_) {
     unfit_ = primary;
     by->second.link->AskForReplicas();

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One measurement of one lock library: peer.mjs --system redlock --work pairs --redis redis://127.0.0.1:6379 ...
-// (pauses and hold in ms, warm in seconds). Prints one line of JSON: {"values": {column: number}} or
-// {"error": "why there are none"}. The libraries keep their own defaults; all callers of the process share one ioredis
-// connection, or one client of this project's package, as they would in a program.
+// (pauses and hold in ms, warm in seconds; several servers with commas). Prints one line of JSON:
+// {"values": {column: number}} or {"error": "why there are none"}. The libraries keep their own defaults; all callers
+// of the process share one ioredis connection to each server, or one client of this project's package, as they would in
+// a program.
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
 import Redis from 'ioredis';
 import Redlock from 'redlock';
-import {Mutex} from 'redis-semaphore';
+import {Mutex, RedlockMutex} from 'redis-semaphore';
 
 const TTL_MS = 10_000;  // the default of redis-semaphore; redlock has none and is given the same
 const QUEUE_UP_MS = 300;  // time for the waiters to queue; the libraries do not report it
 
-// Makes acquire(key), which resolves to release().
+// Makes acquire(key), which resolves to release(), of a lock that is kept at these servers.
 const systems = {
-  'distlock': async (redis, broker) => {
+  'distlock': async (servers, broker) => {
     const {connect} = await import('../../../client/node/dist/index.mjs');
     const dl = connect(broker);
     return async key => {
@@ -23,13 +24,13 @@ const systems = {
       return () => held.releaseSoon(); // as leaving a scope does: the next acquire stands behind it
     };
   },
-  'redis-semaphore': redis => async key => {
-    const mutex = new Mutex(redis, key);
+  'redis-semaphore': servers => async key => {
+    const mutex = servers.length > 1 ? new RedlockMutex(servers, key) : new Mutex(servers[0], key);
     await mutex.acquire();
     return () => mutex.release();
   },
-  'redlock': redis => {
-    const redlock = new Redlock([redis]);
+  'redlock': servers => {
+    const redlock = new Redlock(servers);
     return async key => {
       const lock = await redlock.lock(key, TTL_MS);
       return () => lock.unlock();
@@ -136,11 +137,11 @@ function options() {
 
 async function main() {
   const {system, work, redis: url, broker, shape} = options();
-  const redis = new Redis(url);
+  const servers = url.split(',').map(one => new Redis(one));
   try {
-    return {values: await works[work](await systems[system](redis, broker), shape)};
+    return {values: await works[work](await systems[system](servers, broker), shape)};
   } finally {
-    redis.disconnect();
+    for (const server of servers) server.disconnect();
   }
 }
 

@@ -104,7 +104,9 @@ def main():
         return 1 if bad else 0
     args.folder.mkdir(parents=True, exist_ok=True)
     copy(args.folder)
-    subprocess.run(["cmake", "--preset", "release"], cwd=args.folder, check=True, capture_output=True)
+    # A row may well leave something unused behind.
+    subprocess.run(["cmake", "--preset", "release", "-DDISTLOCK_WERROR=OFF"], cwd=args.folder, check=True,
+                   capture_output=True)
     failed = 0
     for row in chosen:
         red = turns_red(args.folder, row)

@@ -94,13 +94,14 @@ class ClientQueues {
     const int32_t lock = index_.history.leases[static_cast<size_t>(lease)].lock;
     const int64_t since = before == nullptr ? 0 : before->until;
     if (end <= due) return true;  // nearly always: what follows looks at all leases
-    // Who lost it in the instant of the grant, to an administrator perhaps, never believed in it.
+    // A client that lost it in the instant of the grant, to an administrator perhaps, never believed in it.
     for (const Tenure& tenure : index_.tenures) {
       const int64_t told = tenure.told;
       if (tenure.lock != lock || told == kNotSeen || told >= end || told < since || tenure.ended != told) continue;
       due = std::max(due, std::max(told, index_.TroubledUntil(end)) + index_.Slack(end) + FreeingTime(tenure.lease));
     }
-    // Who gave up may have been granted the lock at that instant: it never heard, and its broker waits out its promise.
+    // A client that gave up may have been granted the lock at that instant: it never heard, and its broker waits out
+    // its promise.
     for (size_t i = 0; i < index_.fates.size(); ++i) {
       const Fate& fate = index_.fates[i];
       if (index_.history.leases[i].lock != lock || fate.gave_up == kNotSeen || fate.gave_up >= end || fate.told >= 0) {

@@ -120,7 +120,7 @@ ClusterNode* ClusterFailover::Candidate(const ClusterNode& old) {
     fit.push_back(node);
   }
   if (fit.empty()) return nullptr;
-  // Who asks for votes first, which is not always the one with the newest data.
+  // The first to ask for votes is not always the one with the newest data.
   if (env_.dice.Chance(0.4)) return env_.dice.Pick(fit);
   return *std::ranges::max_element(fit, {}, &ClusterNode::offset);
 }

@@ -23,6 +23,8 @@ store::ReplyPtr TextReply(std::string_view text, bool status) {
   return reply.Take();
 }
 
+constexpr std::string_view kCrossSlot = "CROSSSLOT Keys in request don't hash to the same slot";
+
 // No connection has it.
 constexpr int kAdministrator = 1'000'000;
 
@@ -70,7 +72,7 @@ std::string ClusterNode::Redirection(Command keys, bool asking) {
   if (keys.empty()) return "";
   const Slot slot = store::SlotOf(keys.front());
   if (std::ranges::any_of(keys, [slot](std::string_view key) { return store::SlotOf(key) != slot; })) {
-    return "CROSSSLOT Keys in request don't hash to the same slot";
+    return std::string(kCrossSlot);
   }
   const auto here = std::ranges::count_if(keys, [this](std::string_view key) { return Has(key); });
   const bool all = here == static_cast<std::ptrdiff_t>(keys.size());
@@ -98,9 +100,13 @@ void ClusterNode::RunNow(int connection, std::string_view command, Answer answer
   if (argv[0] == "CLUSTER") {
     return answer(argv.size() == 2 && argv[1] == "SLOTS" ? Slots() : TextReply("id-" + HostOf(number_), false));
   }
-  if (argv[0] == "SSUBSCRIBE" && owner_of_[store::SlotOf(argv[1])] != number_) {
+  if (argv[0] == "SSUBSCRIBE") {
     const Slot slot = store::SlotOf(argv[1]);
-    return answer(RefusalOf(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
+    const auto is_elsewhere = [slot](std::string_view channel) { return store::SlotOf(channel) != slot; };
+    if (std::any_of(argv.begin() + 1, argv.end(), is_elsewhere)) return answer(RefusalOf(kCrossSlot));
+    if (owner_of_[slot] != number_) {
+      return answer(RefusalOf(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
+    }
   }
   if (argv[0] == "CONFIG" && argv.back() == "cluster-*") return answer(Configuration());
   const Command keys = KeysOfCall(argv);

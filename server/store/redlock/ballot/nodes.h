@@ -7,6 +7,7 @@
 // same: so it knows the locks by the time it counts.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ class Nodes {
   }
   // Why its votes do not count, for people; "": they do.
   std::string WhyNot(NodeIndex node, Instant now) const;
+  // How long it will not count yet because its clock was set.
+  Duration SuspectFor(NodeIndex node, Instant now) const {
+    return std::max(nodes_[node].suspect_until - now, Duration::zero());
+  }
   size_t CountUp() const;
   // Those that can be reached, for people.
   std::string Trouble() const;

@@ -22,6 +22,7 @@ import (
 
 	"distlock.dev/client/go"
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
 )
@@ -39,17 +40,21 @@ type shape struct {
 	pauses                 []time.Duration
 }
 
-func ofRedsync(url string) (acquire, error) {
-	options := &goredislib.Options{Network: "unix", Addr: url}
-	if strings.Contains(url, "://") {
-		parsed, err := goredislib.ParseURL(url)
-		if err != nil {
-			return nil, err
+func ofRedsync(urls string) (acquire, error) {
+	var servers []redsyncredis.Pool
+	for _, url := range strings.Split(urls, ",") {
+		options := &goredislib.Options{Network: "unix", Addr: url}
+		if strings.Contains(url, "://") {
+			parsed, err := goredislib.ParseURL(url)
+			if err != nil {
+				return nil, err
+			}
+			options = parsed
 		}
-		options = parsed
+		options.PoolSize = 64
+		servers = append(servers, goredis.NewPool(goredislib.NewClient(options)))
 	}
-	options.PoolSize = 64
-	locks := redsync.New(goredis.NewPool(goredislib.NewClient(options)))
+	locks := redsync.New(servers...)
 	return func(key string) (release, error) {
 		mutex := locks.NewMutex(key)
 		if err := mutex.Lock(); err != nil {
@@ -220,7 +225,7 @@ func together(count int, work func(number int) error) error {
 func measure() (map[string]float64, error) {
 	var s shape
 	system, work := flag.String("system", "", "redsync or distlock"), flag.String("work", "", "pairs, handoff or queue")
-	redis, broker := flag.String("redis", "", "URL or path"), flag.String("broker", "", "gRPC target")
+	redis, broker := flag.String("redis", "", "URL or path; several with commas"), flag.String("broker", "", "gRPC target")
 	pauses := flag.String("pauses", "", "ms, with commas")
 	flag.IntVar(&s.callers, "callers", 1, "")
 	flag.IntVar(&s.runs, "runs", 1, "")
