@@ -5,9 +5,6 @@
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -58,17 +55,6 @@ auto UntilServing(Child& child, const std::string& what, Attempt attempt) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-}
-
-bool Listens(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) throw std::runtime_error("too long for a unix socket: " + path);
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool accepted = fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  if (fd >= 0) close(fd);
-  return accepted;
 }
 
 }  // namespace
@@ -227,8 +213,6 @@ std::unique_ptr<Child> Lab::StartSlowServer(const std::vector<std::string>& args
   return server;
 }
 
-bool Lab::IsToAil(size_t number) const { return setup_.ailment != Ailment::kNone && number > setup_.servers / 2; }
-
 void Lab::Ail() {
   for (size_t i = 0; i < others_.size(); ++i) {
     if (!IsToAil(i + 1)) continue;
@@ -236,12 +220,6 @@ void Lab::Ail() {
     if (setup_.ailment == Ailment::kStopped) kill(others_[i]->pid(), SIGSTOP);
   }
   for (const auto& proxy : slow_) kill(proxy->pid(), kDelayNow);
-}
-
-std::vector<int> Lab::ports() const {
-  std::vector<int> ports{port_};
-  ports.insert(ports.end(), other_ports_.begin(), other_ports_.end());
-  return ports;
 }
 
 std::vector<std::string> Lab::NodeArguments(size_t number) {

@@ -130,7 +130,11 @@ class Lab {
   // Where clients of Redis connect: Redis itself, or the delay proxy.
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
-  std::vector<int> ports() const;                     // of all servers, the first before the others
+  std::vector<int> ports() const {  // of all servers, the first before the others
+    std::vector<int> ports{port_};
+    ports.insert(ports.end(), other_ports_.begin(), other_ports_.end());
+    return ports;
+  }
   const std::string& folder() const { return dir_; }  // for files that end with the Lab
 
   // A line of INFO, such as "redis_version"; "" when there is none.
@@ -149,7 +153,8 @@ class Lab {
   void StartDelayProxy();
   void StartOtherServers();
   std::unique_ptr<Child> StartSlowServer(const std::vector<std::string>& args, const std::string& folder, int port);
-  bool IsToAil(size_t number) const;  // the server of that number
+  // Whether the server of that number is one of the minority.
+  bool IsToAil(size_t number) const { return setup_.ailment != Ailment::kNone && number > setup_.servers / 2; }
   void Ail();
   // What the server of that number needs to be a node of a Cluster; nothing where there is none.
   std::vector<std::string> NodeArguments(size_t number);

@@ -50,6 +50,9 @@ double ResidentBytes(pid_t pid);
 // A TCP port that nobody listens on at the moment.
 int FreePort();
 
+// Whether somebody listens at a unix socket.
+bool Listens(const std::string& path);
+
 // Whether PATH has an executable of this name.
 bool HasProgram(const std::string& name);
 

@@ -81,7 +81,7 @@ def test_a_minority_that_is_gone_changes_nothing(world, quorum, fault):
 
 
 def test_without_a_majority_nothing_is_granted_and_with_it_again(world, quorum):
-    with start(world, quorum, "--store-timeout", "1s").client() as client:
+    with start(world, quorum, "--store-timeout", "3s").client() as client:
         first = client.acquire(client.spec("k", ttl=TTL_S))
         client.release(first.lease_id)
         for server in quorum.majority():

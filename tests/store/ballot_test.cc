@@ -170,6 +170,17 @@ TEST_F(BallotTest, AVoteByANoticeOfAClockThatIsALittleAheadCounts) {
   EXPECT_NE(Granted(), nullptr);
 }
 
+TEST_F(BallotTest, AClockThatWasSetIsComparedWithTheOthersAtOnce) {
+  ServerClock clock(500);
+  clock.Learn(now_, now_, {TimeOf().us + 5'000'000});
+  Step(NodeClockStep{0, seconds(5), clock});
+  EXPECT_EQ(ballot_.nodes().WhyNot(0, now_), "its clock was set");
+  EXPECT_TRUE(ballot_.nodes().Skew(0, now_).value() > seconds(4));
+  Pass(Config{}.longest_ttl + seconds(1));
+  EXPECT_TRUE(ballot_.nodes().SuspectFor(0, now_) == Duration::zero());
+  EXPECT_NE(ballot_.nodes().WhyNot(0, now_).find("ahead of the others'"), std::string::npos);
+}
+
 TEST_F(BallotTest, ServersThatRefuseToConfirmAreAskedAgainOnlyAfterAPause) {
   Wait(2);
   for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));

@@ -164,7 +164,7 @@ void RedlockStore::OnNodeInput(Node& node, core::Input&& input) {
     node.is_in = node.asked = false;
     Step(ballot::NodeDown{node.index, Cat(options_.url.servers[node.index].Text(), ": ", down->cause)});
   } else if (const auto* step = std::get_if<core::StoreClockStep>(&input)) {
-    Step(ballot::NodeClockStep{node.index, step->by});
+    Step(ballot::NodeClockStep{node.index, step->by, node.server->clock()});
     TellStatus(node);
   } else if (const auto* grant = std::get_if<core::GrantNotice>(&input)) {
     const core::Duration ahead = node.server->clock().Ahead(grant->since, timers_->Now());

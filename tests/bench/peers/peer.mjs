@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One measurement of one lock library: peer.mjs --system redlock --work pairs --redis redis://127.0.0.1:6379 ...
-// (pauses and hold in ms, warm in seconds; several servers with commas). Prints one line of JSON:
-// {"values": {column: number}} or {"error": "why there are none"}. The libraries keep their own defaults; all callers
-// of the process share one ioredis connection to each server, or one client of this project's package, as they would in
-// a program.
+// (pauses and hold in ms, warm in seconds; several servers with commas). Prints one line of JSON: {"values": {column:
+// number}} or {"error": "why there are none"}. The libraries keep their own defaults; all callers of the process share
+// one ioredis connection to each server, or one client of this project's package, as they would in a program.
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
 import Redis from 'ioredis';

@@ -77,7 +77,7 @@ void Wire::Connect() {
   ever_open_ = true;
   TellFitness();
   // What the preparation of a connection shows is told before the server takes part.
-  if (step) owner_->OnInput(ballot::NodeClockStep{node_, *step});
+  if (step) owner_->OnInput(ballot::NodeClockStep{node_, *step, clock_});
   owner_->OnInput(ballot::NodeUp{node_, forgot, clock_});
   owner_->OnChannelUp();
 }
@@ -96,7 +96,10 @@ void Wire::TellClockStep(Duration by, const std::function<void()>& seen) {
   if (!open_) return look_after(milliseconds(100));
   const Instant answers = std::max(server_.paused_until, silent_until_);
   if (answers > course_.now()) return look_after(answers - course_.now() + 2 * LongestDelay(weather_));
-  owner_->OnInput(ballot::NodeClockStep{node_, by});
+  server_.Sync();
+  const Instant now = owner_->LocalTime();
+  clock_.Learn(now - weather_.trip, now, {server_.NowUs()});
+  owner_->OnInput(ballot::NodeClockStep{node_, by, clock_});
   seen();
 }
 

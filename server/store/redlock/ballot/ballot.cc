@@ -117,10 +117,15 @@ void Ballot::Handle(NodeFitness& in) {
 }
 
 void Ballot::Handle(NodeClockStep& in) {
-  context_.nodes.Suspect(in.node, context_.now);
+  context_.nodes.Set(in.node, in.clock);
+  OnClockStep(in.node, in.by);
+}
+
+void Ballot::OnClockStep(NodeIndex node, Duration by) {
+  context_.nodes.Suspect(node, context_.now);
   context_.nodes.Refresh(context_.now);
   // Its keys end sooner than was promised, unless they are renewed.
-  if (told_up_) context_.Tell(core::StoreClockStep{in.by});
+  if (told_up_) context_.Tell(core::StoreClockStep{by});
 }
 
 void Ballot::Handle(NodeReply& in) {
@@ -128,8 +133,7 @@ void Ballot::Handle(NodeReply& in) {
   if (!sent) return;
   if (in.time.us > 0) {
     if (const auto step = context_.nodes.Learn(sent->node, sent->at, context_.now, in.time)) {
-      NodeClockStep found{sent->node, *step};
-      Handle(found);
+      OnClockStep(sent->node, *step);
     }
     if (const uint32_t begun = context_.nodes.Refresh(context_.now); begun != 0) candidates_.OnCounting(begun);
   }

@@ -49,6 +49,7 @@ class Ballot : private VoteNews {
   void Handle(NodeDown& in);
   void Handle(NodeFitness& in);
   void Handle(NodeClockStep& in);
+  void OnClockStep(NodeIndex node, Duration by);
   void Handle(NodeReply& in);
   void Handle(NodeNotice& in);
 

@@ -171,10 +171,11 @@ struct NodeFitness {
   bool held_off = false;  // it may have forgotten a lock whose holder still believes
   std::string misfit;     // why it is none of the configured servers; "": it is
 };
-// Its clock was set by so much.
+// Its clock was set by so much, and is as it is now.
 struct NodeClockStep {
   NodeIndex node = 0;
   Duration by{};
+  ServerClock clock;
 };
 // The answer to a command; exactly one for each. `time`: of the server, us = 0: not known.
 struct NodeReply {
