@@ -17,9 +17,6 @@ namespace {
 
 // After this many inputs a turn ends, so that store replies and deadlines are served under load.
 constexpr size_t kMailPerTurn = 1024;
-// What so many answers of the store lead to leaves together, while the next ones are handled: then clients, broker and
-// store work at the same time, instead of one after the other.
-constexpr size_t kStoreInputsPerTurn = 64;
 // The lending thread must return to its own calls soon.
 constexpr size_t kMailPerLentTurn = 64;
 // How often the load is looked at: a walk takes some 50 ns for each lease and queue, so a 2000th of the time.
@@ -148,19 +145,14 @@ void Shard::EndTurn() {
   listeners_.Deliver();
   PublishStatus();
   if (observer_ != nullptr && lag_ >= core::Duration::zero()) observer_->OnLoopLag(lag_);
-  const bool store_inputs_wait = store_done_ < store_batch_.size() || !store_inputs_.empty();
-  if (store_inputs_wait || mail_done_ < mail_.size() || mailbox_unread_) loop_.RequestTurn();
+  if (mail_done_ < mail_.size() || mailbox_unread_) loop_.RequestTurn();
   loop_.WakeAt(broker_.NextDeadline());
 }
 
 void Shard::HandleStoreInputs() {
-  if (store_done_ == store_batch_.size()) {
-    store_batch_.clear();
-    store_done_ = 0;
-    store_batch_.swap(store_inputs_);
-  }
-  const size_t end = std::min(store_batch_.size(), store_done_ + kStoreInputsPerTurn);
-  while (store_done_ < end) Step(std::move(store_batch_[store_done_++]));
+  store_batch_.swap(store_inputs_);
+  for (core::Input& input : store_batch_) Step(std::move(input));
+  store_batch_.clear();
 }
 
 void Shard::TakeMail() {

@@ -114,9 +114,8 @@ class Shard final : private store::StoreListener {
   core::Broker broker_;
   std::unique_ptr<store::Store> store_;
   Listeners listeners_;
-  std::vector<core::Input> store_inputs_;  // arrived since store_batch_ was taken
+  std::vector<core::Input> store_inputs_;  // arrived in this turn
   std::vector<core::Input> store_batch_;   // being handled; kept for its memory
-  size_t store_done_ = 0;                  // how many of store_batch_ are handled
   std::vector<Envelope> mail_;             // taken from the mailbox
   size_t mail_done_ = 0;                   // how many of mail_ are handled
   bool mailbox_unread_ = false;            // this turn found mail_ unfinished
