@@ -137,9 +137,10 @@ void Linger::OnGranted(Lease& lease, const Waiter& waiter, StoreTime since, bool
   lease.lingers = directly && waiter.lingers;
   lease.base = since;
   lease.base_at = core_.now;
+  const bool recalled = std::exchange(lock.early, false);
   if (!lease.lingers) return;
   lock.holder = lease.owner;
-  lock.wanted = lock.waiters > (waiter.counted ? 1U : 0U);
+  lock.wanted = recalled || lock.waiters > (waiter.counted ? 1U : 0U);
 }
 
 // ---- Ends ----
@@ -229,7 +230,12 @@ void Linger::Recall(const LockName& name) {
     Pause(*lock);
     return End(*lock, LingerOutcome::kRecalled);
   }
-  if (lock->wanted || !to_.leases.Contains(lock->holder)) return;
+  if (!to_.leases.Contains(lock->holder)) {
+    // The store may have granted it already: recalls and answers come by different connections.
+    lock->early = lock->waiters > 0;
+    return;
+  }
+  if (lock->wanted) return;
   Note(name, LingerOutcome::kRecalled);
   Pause(*lock);
   lock->wanted = true;

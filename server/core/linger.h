@@ -92,6 +92,7 @@ class Linger final : public NoteNews {
     uint32_t grants = 0;   // in a row that were ours at once, before anybody else wanted it
     uint32_t recalls = 0;  // in a row
     bool wanted = false;   // its present lease is given back when it ends
+    bool early = false;    // so will be the next one: its recall came before the news of its grant
     OwnerId holder{};      // the last lease that may be kept
     Instant pause_until{};
     Instant used{};

@@ -97,6 +97,18 @@ TEST(Linger, ALeaseThatIsRecalledWhileItIsHeldIsGivenBackWhenItEnds) {
   EXPECT_EQ(t.Events<Released>(), 1u);
 }
 
+TEST(Linger, ARecallMayComeBeforeTheNewsOfTheGrant) {
+  Lone t;
+  t.Release(2);
+  t.Pass(kLinger);
+  t.ExpectRelease(2);
+  t.Do(t.Want(1, 3, "a", 3));
+  t.Recall();
+  EXPECT_TRUE(t.Grant().lingers);
+  t.Release(3);
+  t.ExpectRelease(3);
+}
+
 TEST(Linger, TheAnswerToANoteRecallsAsWell) {
   Lone t;
   t.Release(2);
