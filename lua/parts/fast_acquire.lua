@@ -45,12 +45,7 @@ elseif value and not watchers and wait == '1' and want == 'x' and preferred == '
       entries > 0 and redis.call('HEXISTS', WAITERS, request) == 1)) then
     local tail = length > 0 and redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or '0'
     if redis.call('ZADD', QUEUE, 'NX', string.format('%.0f', math.max(tonumber(tail), 0) + 1), owner) == 1 then
-      local entry = broker .. ';' .. ttl .. ';' .. delay .. ';' .. want .. ';' .. NOW .. ';' .. info
-      if request then
-        redis.call('HSET', WAITERS, owner, entry, request, owner)
-      else
-        redis.call('HSET', WAITERS, owner, entry)
-      end
+-- include parts/write_entry.lua
       redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, channel or '1', 'PX', slot_ms)
       redis.call('PEXPIRE', QUEUE, slot_ms)
       redis.call('PEXPIRE', WAITERS, slot_ms)

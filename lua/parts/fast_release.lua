@@ -29,12 +29,7 @@ if held and #held <= 16 and (token == '0' or token == held) and
       redis.call('SET', HOLDER, '1;' .. first .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info,
         'PX', string.format('%.0f', px))
       redis.call('SET', TOKEN, NOW, 'PX', keep)
-      redis.call('ZREM', QUEUE, first)
-      if string.sub(first, 1, 2) == TRY then
-        redis.call('HDEL', WAITERS, first, string.sub(first, 1, 16))
-      else
-        redis.call('HDEL', WAITERS, first)
-      end
+-- include parts/leave_queue.lua
       return {RELEASED, NOW, '', first, NOW, NOW, ttl, delay}
     end
   end

@@ -42,12 +42,7 @@ elseif value and not watchers and wait == '1' and want == 'x' and stored and str
       entries > 0 and redis.call('HEXISTS', WAITERS, request) == 1)) then
     local last = length > 0 and tonumber(redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2]) or 0
     if last < tonumber(place) and redis.call('ZADD', QUEUE, 'NX', place, owner) == 1 then
-      local entry = broker .. ';' .. ttl .. ';' .. delay .. ';' .. want .. ';' .. NOW .. ';' .. info
-      if request then
-        redis.call('HSET', WAITERS, owner, entry, request, owner)
-      else
-        redis.call('HSET', WAITERS, owner, entry)
-      end
+-- include parts/write_entry.lua
       redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, '1', 'PX', slot_ms)
       redis.call('PEXPIRE', QUEUE, slot_ms)
       redis.call('PEXPIRE', WAITERS, slot_ms)

@@ -39,12 +39,7 @@ if held and #held <= 16 and (token == '0' or tonumber(held) <= tonumber(token)) 
       redis.call('SET', HOLDER, table.concat({'1', first, least, NOW, its_ttl, its_delay, info}, ';'), 'PX',
         string.format('%.0f', px))
       redis.call('SET', TOKEN, least, 'PX', keep)
-      redis.call('ZREM', QUEUE, first)
-      if string.sub(first, 1, 2) == TRY then
-        redis.call('HDEL', WAITERS, first, string.sub(first, 1, 16))
-      else
-        redis.call('HDEL', WAITERS, first)
-      end
+-- include parts/leave_queue.lua
       return at == broker and {RELEASED, NOW, '', first, least, NOW, its_ttl, its_delay} or {RELEASED, NOW, ''}
     end
   end
