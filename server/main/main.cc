@@ -143,6 +143,8 @@ int Serve(const ops::Options& options) {
   setup->options.cluster_events = {
       .on_redirect = [&recorder](store::ClusterEvents::Redirect redirect) { recorder.OnRedirect(redirect); },
       .on_refresh = [&recorder](store::ClusterEvents::Refresh refresh) { recorder.OnSlotMapRefresh(refresh); }};
+  setup->options.quorum_events = {
+      .on_rounds = [&recorder](store::QuorumRound kind, uint64_t count) { recorder.OnQuorumRounds(kind, count); }};
   shard::ShardSet shards(
       {.shards = static_cast<int>(options.shards),
        .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),

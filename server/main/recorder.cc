@@ -233,14 +233,17 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   std::vector<int> in_state(metrics_.store_nodes.size());
   double hold_off = 0;
   uint64_t keys = 0;
+  int counted = 0;
   for (const auto& [number, one] : nodes_) {
     ++in_state[static_cast<size_t>(one.state)];
     keys += one.keys.value_or(0);
+    counted += one.independent && one.not_counted.empty() && one.state != store::NodeStatus::State::kDown;
     const double left = one.hold_off_left ? Seconds(*one.hold_off_left) : std::numeric_limits<double>::infinity();
     hold_off = std::max(hold_off, left);
   }
   for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
   metrics_.store_hold_off_seconds.Set(hold_off);
+  metrics_.quorum_nodes_counted.Set(counted);
   metrics_.store_keys.Set(static_cast<double>(keys));
 }
 
@@ -258,6 +261,10 @@ void Recorder::OnWait(core::Duration took, bool confirmed) {
 
 void Recorder::OnRedirect(store::ClusterEvents::Redirect redirect) {
   metrics_.store_redirects[static_cast<ops::StoreRedirect>(redirect)].Increment();
+}
+
+void Recorder::OnQuorumRounds(store::QuorumRound kind, uint64_t count) {
+  metrics_.quorum_rounds[static_cast<ops::QuorumRound>(kind)].Increment(static_cast<double>(count));
 }
 
 void Recorder::OnSlotMapRefresh(store::ClusterEvents::Refresh refresh) {

@@ -22,6 +22,7 @@
 #include "shard/shard_set.h"
 #include "store/cluster_events.h"
 #include "store/node_status.h"
+#include "store/quorum_events.h"
 
 namespace distlock {
 
@@ -55,6 +56,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   // Of the nodes of a Cluster, from every shard's connections.
   void OnRedirect(store::ClusterEvents::Redirect redirect);
   void OnSlotMapRefresh(store::ClusterEvents::Refresh refresh);
+  void OnQuorumRounds(store::QuorumRound kind, uint64_t count);
 
   // The server whose health follows the store.
   void Watch(rpc::Server* server);

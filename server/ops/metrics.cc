@@ -26,6 +26,7 @@ constexpr std::string_view kStoreVerbs[] = {"acquire",   "acquire_all", "renew",
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};
+constexpr std::string_view kQuorumRounds[] = {"vote", "confirm", "yield", "join"};
 constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "overflow", "drained",
                                             "quota",  "finished", "protocol", "denied",   "revoked"};
 constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
@@ -58,6 +59,7 @@ static_assert(EndsWith(kCutCauses, CutCause::kRevoked));
 static_assert(EndsWith(kTlsCertificates, TlsCertificate::kClientCa));
 static_assert(EndsWith(kStoreRedirects, StoreRedirect::kClusterDown));
 static_assert(EndsWith(kSlotMapRefreshes, SlotMapRefresh::kFailed));
+static_assert(EndsWith(kQuorumRounds, QuorumRound::kJoin));
 static_assert(EndsWith(kStreamEnds, StreamEnd::kRevoked));
 static_assert(EndsWith(kAccessDecisions, AccessDecision::kWouldDeny));
 static_assert(EndsWith(kAccessVerbs, AccessVerb::kProof));
@@ -228,6 +230,12 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
                                  kSlotMapRefreshes)),
       slot_map_time_seconds(Level(registry_, "distlock_store_slot_map_time_seconds",
                                   "When a Cluster last told who has which slot, in Unix time; 0: never.")),
+      quorum_rounds(CountBy(registry_, "distlock_quorum_rounds_total",
+                            "Rounds with the servers of a quorum, by kind. A lock that nobody else wants takes one "
+                            "vote.",
+                            "kind", kQuorumRounds)),
+      quorum_nodes_counted(Level(registry_, "distlock_quorum_nodes_counted",
+                                 "Servers of a quorum whose votes count; 0: the store is no quorum.")),
       store_commands(CountBy(registry_, "distlock_store_commands_total", "Commands sent to the store, by verb.", "verb",
                              kStoreVerbs)),
       store_errors(CountBy(registry_, "distlock_store_errors_total", "Store commands without a usable reply, by kind.",

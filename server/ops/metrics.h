@@ -85,6 +85,9 @@ enum class StoreRedirect { kMoved, kAsk, kTryAgain, kClusterDown };
 // What became of a question for a Cluster's slots, as store::ClusterEvents::Refresh.
 enum class SlotMapRefresh { kAdopted, kDoubted, kFailed };
 
+// What is asked of all servers of a quorum at once, as store::QuorumRound.
+enum class QuorumRound { kVote, kConfirm, kYield, kJoin };
+
 // kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
 // kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
 // kDenied: the caller may not open it. kRevoked: the policy withdrew what it needs.
@@ -239,6 +242,8 @@ class Metrics {
   const ByLabel<StoreRedirect, Counter> store_redirects;
   const ByLabel<SlotMapRefresh, Counter> slot_map_refreshes;
   Gauge& slot_map_time_seconds;  // Unix time
+  const ByLabel<QuorumRound, Counter> quorum_rounds;
+  Gauge& quorum_nodes_counted;
   const ByLabel<StoreVerb, Counter> store_commands;
   const ByLabel<StoreError, Counter> store_errors;
   const ByLabel<StoreVerb, Histogram> store_latency_seconds;

@@ -13,6 +13,7 @@
 #include "core/types.h"
 #include "store/cluster_events.h"
 #include "store/node_status.h"
+#include "store/quorum_events.h"
 #include "store/schema.h"
 #include "store/store_url.h"
 
@@ -81,6 +82,7 @@ struct StoreOptions {
   // Called from Store::Start on, when it has changed and about once a second while there is a hold-off.
   std::function<void(const NodeStatus&)> on_node_status;  // of several servers: for each
   ClusterEvents cluster_events;
+  QuorumEvents quorum_events;
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
   // by itself; for other codes somebody has to change something.
   std::function<void(const absl::Status&)> on_problem;

@@ -81,9 +81,12 @@ def test_a_minority_that_is_gone_changes_nothing(world, quorum, fault):
 
 
 def test_without_a_majority_nothing_is_granted_and_with_it_again(world, quorum):
-    with start(world, quorum, "--store-timeout", "3s").client() as client:
+    broker = start(world, quorum, "--store-timeout", "3s")
+    with broker.client() as client:
         first = client.acquire(client.spec("k", ttl=TTL_S))
         client.release(first.lease_id)
+        assert broker.metric("distlock_quorum_rounds_total", kind="vote") >= 1
+        assert broker.metric("distlock_quorum_nodes_counted") == len(quorum.servers)
         for server in quorum.majority():
             server.stop()
         refused = failure(client.acquire, client.spec("k", ttl=TTL_S, max_wait=0.0))

@@ -54,5 +54,24 @@ TEST(RecorderTest, WhatNodesOfAClusterAnswerIsCountedByKind) {
   EXPECT_EQ(text.find("distlock_store_slot_map_time_seconds 0\n"), std::string::npos);
 }
 
+TEST(RecorderTest, RoundsOfAQuorumAreCountedAndItsServersThatCount) {
+  ops::Metrics metrics("test");
+  Recorder recorder(metrics, 1);
+  recorder.OnQuorumRounds(store::QuorumRound::kYield, 2);
+  using State = store::NodeStatus::State;
+  recorder.OnNodeStatus({.number = 0, .state = State::kUp, .independent = true});
+  recorder.OnNodeStatus({.number = 1, .state = State::kUp, .independent = true, .not_counted = "its clock was set"});
+  recorder.OnNodeStatus({.number = 2, .state = State::kDown, .independent = true});
+  const std::string text = metrics.Text();
+  EXPECT_NE(text.find("distlock_quorum_rounds_total{kind=\"yield\"} 2\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("distlock_quorum_nodes_counted 1\n"), std::string::npos) << text;
+
+  recorder.OnNodeStatus({.number = 1, .state = State::kUp, .independent = true});
+  EXPECT_NE(metrics.Text().find("distlock_quorum_nodes_counted 2\n"), std::string::npos);
+  // A server of a store that is no quorum.
+  recorder.OnNodeStatus({.number = 3, .state = State::kUp});
+  EXPECT_NE(metrics.Text().find("distlock_quorum_nodes_counted 2\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace distlock

@@ -72,6 +72,7 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
   metrics.streams_closed[StreamEnd::kProtocol].Increment(9);
   metrics.store_redirects[StoreRedirect::kClusterDown].Increment(10);
   metrics.slot_map_refreshes[SlotMapRefresh::kFailed].Increment(11);
+  metrics.quorum_rounds[QuorumRound::kJoin].Increment(13);
   metrics.store_latency_seconds[StoreVerb::kRenew].Observe(0.003);
   metrics.waiters.Set(11);
 
@@ -87,6 +88,7 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
            "distlock_store_commands_total{verb=\"list\"} 7\n",
            "distlock_store_errors_total{kind=\"unknown\"} 8\n",
            "distlock_streams_closed_total{cause=\"protocol\"} 9\n",
+           "distlock_quorum_rounds_total{kind=\"join\"} 13\n",
            "distlock_store_latency_seconds_count{verb=\"renew\"} 1\n",
            "distlock_waiters 11\n",
            "distlock_refusals_total{reason=\"lock_held\"} 0\n",

@@ -62,10 +62,20 @@ if [ -n "$sample" ]; then
 fi
 seed=${seed:-1}
 
+# What shows a bug of such worlds.
+program_of() {
+  case "$1" in
+    ballot*) echo sim_quorum_test ;;
+    'unit BallotTest'*) echo store_ballot_test ;;
+    unit*) echo store_pure_test ;;
+    *) echo distlock_sim ;;
+  esac
+}
+
 programs=(distlock_sim)
 for one in "${bugs[@]}"; do
   worlds=$(mutate worlds "$one") || exit 64
-  case "${worlds%% *}" in ballot) programs+=(sim_quorum_test) ;; unit) programs+=(store_pure_test) ;; esac
+  programs+=("$(program_of "$worlds")")
 done
 started=$SECONDS
 printf 'museum of %d bugs, seed %s: building ...\n' "${#bugs[@]}" "$seed"
@@ -181,11 +191,10 @@ judge() {
 
 visit() {
   local one=$1 name number touched files worlds
-  program=distlock_sim
   name=$(basename "$one" .patch) number=${name%%[!0-9]*}
   changes_nothing "$one" || tried=$((tried + 1))
   worlds=$(mutate worlds "$one") || return
-  case "${worlds%% *}" in ballot) program=sim_quorum_test ;; unit) program=store_pure_test ;; esac
+  program=$(program_of "$worlds")
   touched=$(mutate --tree "$tree" apply "$one") || { fault 'DOES NOT APPLY' "$name" 'see above'; return; }
   mapfile -t files <<<"$touched"
   if ! build "${files[@]}"; then

@@ -216,6 +216,25 @@ TEST_F(BallotTest, ATendShowsTheTokenThatWasGranted) {
   EXPECT_EQ(tended->holders[0].since, SinceOf(kToken));
 }
 
+TEST_F(BallotTest, RoundsAreCountedByKind) {
+  using Rounds = std::array<uint64_t, kQuorumRounds>;  // votes, confirmations, yields, joins
+  Wait(1);
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    Answer(node, Voted{.token = kToken, .since = TimeOf(), .held_for = {}});
+  }
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  Pass(seconds(1));
+  EXPECT_EQ(ballot_.rounds(), (Rounds{1, 0, 0, 0})) << "nobody else wants it, and all servers have voted";
+
+  Step(core::StoreRelease{.op = 2, .name = TheLock(), .owner = OwnerOf(1), .token = kToken});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, GaveBack{.was_holder = true});
+  Wait(3);
+  Answer(0, Voted{.token = kToken + 1, .since = TimeOf(), .held_for = {}});
+  Answer(1, Voted{.token = kToken + 2, .since = TimeOf(), .held_for = {}});
+  Answer(2, Voted{.token = kToken + 3, .since = TimeOf(), .held_for = {}});
+  EXPECT_EQ(ballot_.rounds(), (Rounds{2, 1, 0, 0})) << "several tokens: the greatest is confirmed";
+}
+
 TEST(MergeViews, ShowTheTokenThatMostServersHave) {
   const auto shown = [](const std::vector<uint64_t>& tokens) {
     std::vector<core::LockView> views;

@@ -106,12 +106,23 @@ void RedlockStore::Step(ballot::Input&& input) {
     if (auto* tell = std::get_if<ballot::TellCore>(&effect)) for_core_.push_back(std::move(tell->input));
   }
   SetTimer();
+  CountRounds();
   if (submitting_) {
     if (!for_core_.empty()) deliver_timer_->Start(core::Duration::zero());
     return;
   }
   Flush();
   Deliver();
+}
+
+void RedlockStore::CountRounds() {
+  const auto& rounds = ballot_.rounds();
+  if (!options_.quorum_events.on_rounds || rounds == counted_) return;
+  for (size_t kind = 0; kind < rounds.size(); ++kind) {
+    const uint64_t more = rounds[kind] - counted_[kind];
+    if (more != 0) options_.quorum_events.on_rounds(static_cast<QuorumRound>(kind), more);
+  }
+  counted_ = rounds;
 }
 
 void RedlockStore::Deliver() {

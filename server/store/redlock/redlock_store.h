@@ -5,6 +5,7 @@
 // Thread: the loop's, as Store says. After Stop the network must go on until what it has under way is over.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -87,6 +88,7 @@ class RedlockStore : public Store {
   // Passes on what is for the core; in order, and never from within Submit.
   void Deliver();
   void SetTimer();
+  void CountRounds();
 
   // Const after construction.
   const StoreOptions options_;
@@ -95,6 +97,7 @@ class RedlockStore : public Store {
 
   StoreListener* listener_ = nullptr;  // null before Start and after Stop
   ballot::Ballot ballot_;
+  std::array<uint64_t, kQuorumRounds> counted_{};  // rounds of the ballot that were told
   ballot::Membership members_;
   bool marked_ = false;       // by this store
   size_t without_locks_ = 0;  // servers on which no lock is held, of ReplaceMarks

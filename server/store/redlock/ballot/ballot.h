@@ -12,6 +12,7 @@
 //  4. What is left at any server by an owner that has no candidate here is owed to that server as a release.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class Ballot : private VoteNews {
   size_t candidates() const { return candidates_.size(); }
   size_t debts() const { return debts_.size(); }
   size_t in_flight() const { return context_.in_flight(); }
+  // How many there were of each QuorumRound.
+  const std::array<uint64_t, kQuorumRounds>& rounds() const { return context_.rounds(); }
 
  private:
   void Handle(Tick&) {}

@@ -60,6 +60,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
 
 // J2
 void Candidates::Confirm(Candidate& candidate, uint64_t token) {
+  context_.Count(QuorumRound::kConfirm);
   candidate.phase = Phase::kConfirming;
   candidate.is_open = false;
   candidate.confirming = token;
@@ -80,6 +81,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
 
 // J3
 void Candidates::Yield(Candidate& candidate) {
+  context_.Count(QuorumRound::kYield);
   const Spec& spec = candidate.spec;
   candidate.ask_at = core::kNever;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
@@ -109,6 +111,7 @@ void Candidates::JoinRest(Candidate& candidate) {
     spec.max_hold = candidate.hold_until - context_.now;
     if (candidate.is_callers) spec.ttl = std::min(spec.ttl, spec.max_hold);
   }
+  bool asks = false;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == candidate.token || !context_.nodes.IsUp(node)) continue;
     if (debts_.Blocks(node, spec.claim())) continue;
@@ -119,7 +122,9 @@ void Candidates::JoinRest(Candidate& candidate) {
                    .candidate = candidate.serial,
                    .token = candidate.token},
                   JoinGrant{spec, candidate.token, run_before});
+    asks = true;
   }
+  if (asks) context_.Count(QuorumRound::kJoin);
 }
 
 void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for, uint32_t voters) {

@@ -72,6 +72,7 @@ void Candidates::Forget(Candidate& candidate) {
 // ---- A round of votes ----
 
 void Candidates::Ask(Candidate& candidate) {
+  context_.Count(QuorumRound::kVote);
   candidate.round = ++last_round_;
   candidate.is_open = true;
   candidate.is_dated = false;

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "store/quorum_events.h"
 #include "store/redlock/ballot/nodes.h"
 
 namespace distlock::store::ballot {
@@ -101,6 +103,9 @@ class Context {
     return Duration(static_cast<int64_t>(static_cast<double>(most.count()) * (0.5 + Random() / 2)));
   }
 
+  void Count(QuorumRound round) { ++rounds_[static_cast<size_t>(round)]; }
+  const std::array<uint64_t, kQuorumRounds>& rounds() const { return rounds_; }
+
   const Config config;
   Instant now{};
   Nodes nodes;
@@ -117,6 +122,7 @@ class Context {
   bool holds_grants_ = false;
   std::vector<HeldGrant> held_grants_;
   absl::flat_hash_map<NodeOp, Sent> sent_;
+  std::array<uint64_t, kQuorumRounds> rounds_{};
 };
 
 }  // namespace distlock::store::ballot
