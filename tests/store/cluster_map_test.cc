@@ -288,14 +288,26 @@ TEST_F(MapRefreshTest, AWishDuringAQuestionMakesAnother) {
 }
 
 TEST_F(MapRefreshTest, WhileAPartIsNotServedItAsksAgainAndAgain) {
-  std::set<core::Duration> pauses;
-  for (int i = 0; i < 20; ++i) {
-    Ask(true, true);
-    EXPECT_GE(Pause(), milliseconds(200));
-    EXPECT_LE(Pause(), milliseconds(400));
-    pauses.insert(Pause());
-  }
-  EXPECT_GT(pauses.size(), 10u) << "no jitter";
+  const auto ask_for = [this](core::Duration time, core::Duration least, core::Duration most) {
+    std::set<core::Duration> pauses;
+    for (const core::Instant until = now_ + time; now_ < until;) {
+      Ask(true, true);
+      EXPECT_GE(Pause(), least);
+      EXPECT_LE(Pause(), most);
+      pauses.insert(Pause());
+    }
+    EXPECT_GT(pauses.size(), 10u) << "no jitter";
+  };
+  // A promotion is noticed at once.
+  ask_for(MapRefresh::kSoon - milliseconds(200), milliseconds(100), milliseconds(125));
+  now_ += milliseconds(200);
+  ask_for(seconds(30), milliseconds(200), milliseconds(400));
+  Ask(true, false);
+  EXPECT_EQ(Pause(), MapRefresh::kUsualPause);
+  now_ += seconds(1);
+  refresh_.Want(now_);
+  Ask(true, true);
+  EXPECT_LE(Pause(), milliseconds(125)) << "another time";
 }
 
 TEST_F(MapRefreshTest, UselessAnswersBackOffToASecondAndWishesDoNotHurryThem) {

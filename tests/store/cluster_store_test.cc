@@ -61,6 +61,32 @@ TEST_F(ClusterStoreTest, ANodeThatHasSlotsAgainIsAskedAnewWhoItIs) {
   EXPECT_EQ(renews_, 1) << "of all leases";
 }
 
+// While it was down, or a replica, each attempt made the next one later.
+TEST_F(ClusterStoreTest, ANodeThatHasSlotsAgainIsConnectedToAtOnce) {
+  Make();
+  played_["b"].refuses = true;
+  played_["b"].has_slots = false;
+  played_["a"].last = 16383;
+  Pass(seconds(6));
+  // Both connections have just been tried, and their attempts are a second apart, or more, by now.
+  const auto tried_lately = [this] {
+    const auto& dialed = net_.dialer->dialed;
+    return net_.timers->Now() - dialed[dialed.size() - 2]->dialed_at < milliseconds(400);
+  };
+  for (int i = 0; i < 10'000 && !tried_lately(); ++i) Pass(milliseconds(1));
+  ASSERT_TRUE(tried_lately());
+  ASSERT_EQ(Open("b"), 0u);
+
+  played_["b"].refuses = false;
+  played_["b"].has_slots = true;
+  played_["a"].last = 8191;
+  played_["a"].answer = "CLUSTERDOWN for a moment";
+  Acquire("a");
+  Pass(milliseconds(120));
+  EXPECT_EQ(Open("b"), 2u);
+  EXPECT_EQ(renews_, 1) << "of all leases";
+}
+
 // ---- Hand-offs without channels of shards ----
 
 TEST_F(ClusterStoreTest, ChannelsOfShardsAreUsedAndTheirListenersCounted) {

@@ -31,6 +31,7 @@ struct PlayedNode {
   bool has_slots = true;
   bool alone = false;                         // it names only itself
   bool deaf = false;                          // nobody accepts connections
+  bool refuses = false;                       // connections are refused
   std::string answer = "NOREPLICAS not now";  // an error, to every script that is not of the list below
   std::string moved_to;                       // instead of that: every lock is at this host, it says; "": it does not
   bool poisoned = false;                      // refuses every script
@@ -162,6 +163,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     const auto wire = net_.dialer->dialed[i];
     if (answered_.size() <= i) answered_.resize(i + 1, 0);
     if (played_.at(net_.dialer->addresses[i].host).deaf) return;
+    if (wire->open() && played_.at(net_.dialer->addresses[i].host).refuses) return wire->Drop("Connection refused");
     if (wire->open() && connected_.insert(i).second) wire->Connect();
     while (wire->open() && answered_[i] < wire->commands.size()) {
       const std::string command = wire->commands[answered_[i]++];

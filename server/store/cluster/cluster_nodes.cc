@@ -88,11 +88,15 @@ void ClusterNodes::Follow() {
     }
     if (node->slots > 0) {
       // It had slots, none, and has some again: it may have been a replica meanwhile that missed the latest grants.
-      if (member.idle_since && member.lowest && member.up) {
+      if (std::exchange(member.idle_since, std::nullopt) && member.lowest) {
         member.later = true;
-        member.node->Leave("it has slots again, and may have forgotten locks meanwhile");
+        if (member.up) {
+          member.node->Leave("it has slots again, and may have forgotten locks meanwhile");
+        } else {
+          // It refused us while it was a replica, so the next attempt may be far.
+          member.node->Hurry();
+        }
       }
-      member.idle_since.reset();
       if (node->replicas > 0) member.node->Servers(node->replicas + 1);
     } else if (!member.idle_since) {
       member.idle_since = now;

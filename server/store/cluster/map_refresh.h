@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // When a Cluster is asked for its slots: one question at a time, never two within 100 ms; soon after something showed
-// that the map may be old; again and again while a part of the Cluster is not served; each 10 s in any case. Pure.
+// that the map may be old; again and again while a part of the Cluster is not served, at first as often as may be, since
+// a replica is promoted within seconds or by somebody's hand; each 10 s in any case. Pure.
+//
 // Thread: the loop's. A value.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 
 #include "core/types.h"
@@ -15,7 +18,10 @@ namespace distlock::store {
 class MapRefresh {
  public:
   static constexpr core::Duration kLeastPause = std::chrono::milliseconds(100);
-  static constexpr core::Duration kWhileUnserved = std::chrono::milliseconds(200);  // and as much again as jitter
+  // While unserved: at first, and after kSoon; and up to a quarter, or as much again, as jitter.
+  static constexpr core::Duration kSoonUnserved = std::chrono::milliseconds(100);
+  static constexpr core::Duration kSoon = std::chrono::seconds(20);
+  static constexpr core::Duration kLongUnserved = std::chrono::milliseconds(200);
   static constexpr core::Duration kLongestBackOff = std::chrono::seconds(1);
   static constexpr core::Duration kUsualPause = std::chrono::seconds(10);
 
@@ -35,9 +41,12 @@ class MapRefresh {
   bool asking() const { return asking_; }
 
  private:
+  core::Duration WhileUnserved(core::Instant now);
+
   std::minstd_rand random_;
   core::Instant due_{};
   core::Instant asked_at_{};
+  std::optional<core::Instant> unserved_since_;
   bool asked_once_ = false;
   bool asking_ = false;
   bool wanted_ = false;  // since the question under way left
