@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // When a Cluster is asked for its slots: one question at a time, never two within 100 ms; soon after something showed
-// that the map may be old; again and again while a part of the Cluster is not served, at first as often as may be, since
-// a replica is promoted within seconds or by somebody's hand; each 10 s in any case. Pure.
+// that the map may be old; again and again while a part of the Cluster is not served, at first as often as may be:
+// whoever takes the part over is to be known at once; each 10 s in any case. Pure.
 //
 // Thread: the loop's. A value.
 #pragma once
