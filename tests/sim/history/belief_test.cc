@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
 #include "history/violations.h"
 
 namespace distlock::sim {
@@ -153,6 +155,40 @@ TEST(Exclusion, WhoWasFirstIsNotToldByWhoIsToldFirst) {
     b.Granted(500, ann, 6, 900);
     EXPECT_VIOLATED(b, forgot == 50 ? "" : "I1 I2");
   }
+}
+
+// ---- Kept locks ----
+
+// ann's lock is kept and given to bob, of which the store hears at `noted`, if at all; it lets go at `freed`.
+HistoryBuilder GivenOn(std::optional<int64_t> noted, int64_t bobs_belief, int64_t freed, FreedHow how,
+                       std::optional<int64_t> forgot = {}) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.ttl = 2000});
+  b.TookToKeep(9, ann, 5);
+  b.Holds(10, 100, ann, 5);
+  const int64_t bob = b.Asks(110, "bob", {.ttl = 500});
+  b.Granted(111, bob, 6, bobs_belief);
+  if (noted) b.Noted(*noted, bob, 6);
+  if (forgot) b.Forgot(*forgot);
+  b.Freed(freed, noted ? bob : ann, how);
+  return b;
+}
+
+TEST(Kept, TheNextLeaseHasItWhileTheStoreShowsTheFormer) {
+  EXPECT_VIOLATED(GivenOn(115, 600, 700, FreedHow::kReleased), "");
+  EXPECT_VIOLATED(GivenOn(std::nullopt, 600, 601, FreedHow::kExpired), "");
+}
+
+TEST(Kept, ButNotWhenTheStoreHasLetGoOfTheFormer) {
+  EXPECT_VIOLATED(GivenOn(std::nullopt, 600, 500, FreedHow::kExpired), "I1");
+  EXPECT_VIOLATED(GivenOn(std::nullopt, 600, 500, FreedHow::kReleased), "I3");
+  EXPECT_VIOLATED(GivenOn(115, 600, 500, FreedHow::kExpired), "I1");
+}
+
+// bob's own ttl is 500 ms, and it was given the lock later than the store forgot it: the promise is ann's.
+TEST(Kept, WhatTheStoreForgotIsBelievedInForTheTtlOfTheFirstLease) {
+  EXPECT_VIOLATED(GivenOn(std::nullopt, 600, 50, FreedHow::kForgotten, 50), "");
+  EXPECT_VIOLATED(GivenOn(std::nullopt, 2051, 50, FreedHow::kForgotten, 50), "I1");
 }
 
 // ---- Against the store ----

@@ -143,7 +143,7 @@ void Index::ReadTook(const Record& record) {
   kept = {};
   if (!tenure.may_linger) return;
   kept = {.keep = static_cast<int32_t>(keeps.size()), .tenure = static_cast<int32_t>(&tenure - tenures.data())};
-  keeps.push_back({.lock = record.lock, .from = record.at_ns});
+  keeps.push_back({.lock = record.lock, .from = record.at_ns, .ttl_ns = TermsOf(tenure).ttl_ns});
 }
 
 void Index::ReadNoted(const Record& record) {

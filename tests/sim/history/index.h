@@ -57,6 +57,7 @@ struct Keep {
   int64_t from = kNotSeen;
   int64_t until = kForEver;
   FreedHow how = FreedHow::kReleased;
+  int64_t ttl_ns = 0;  // of the first lease; those after it have no longer one
 };
 
 // The course of a lease's request.
