@@ -36,6 +36,7 @@ class Soak:
         self.done, self.active = [], []
         self.calm_grants, self.calm_s = 0, 0.0
         self.quiet_bursts = 0
+        self.given_on = 0  # locks that were kept and given on, since each broker's last start
         self.troubles = []
         self.began = time.monotonic()
         self.told = 0.0
@@ -133,6 +134,7 @@ class Soak:
             self.calm(times.aftermath + options.measure)
         self.stage.heal()
         self.calm(times.aftermath + options.measure)
+        self.given_on = int(sum(b.metric("distlock_lingered_total", outcome="granted") for b in self.stage.brokers))
         self.stage.history.write("healed")
         late = self.stage.send_clients_home(patience=90)
         self.troubles += [f"{name} did not end well after SIGTERM" for name in late]
@@ -154,13 +156,16 @@ def judge(stage, soak, options):
     void = [f"{fault.row.name}: caused, but not observed ({fault.error})" for fault in soak.done if not fault.evidence]
     if rate < options.min_rate:
         void.append(f"only {rate:.0f} grants a second in calm times, {options.min_rate} wanted")
+    if options.linger and not soak.given_on:
+        void.append("no lock was given on")
     if soak.quiet_bursts:
         void.append(f"no grant at all in {soak.quiet_bursts} times of faults")
     for story in soak.troubles:
         print(f"VIOLATION {story}")
     print(
         f"calm times: {rate:.0f} grants a second over {soak.calm_s:.0f} s; "
-        f"{len({f.row.name for f in observed})} kinds of fault; {stage.stalls} stalls of the machine")
+        f"{len({f.row.name for f in observed})} kinds of fault; {stage.stalls} stalls of the machine"
+        + (f"; {soak.given_on} locks given on since the brokers' last start" if options.linger else ""))
     for why in void:
         print(f"VOID {why}")
     violations = figures["violations"] + len(soak.troubles)
@@ -179,6 +184,8 @@ def parse(argv):
                         help="redis-server or valkey-server; default: as the seed has it, of those installed")
     parser.add_argument("--sentinel", action="store_true", help="behind Sentinel, with the faults of such a set")
     parser.add_argument("--quorum", action="store_true", help="on a quorum, with the faults of such servers")
+    parser.add_argument("--linger", default="", help="of the brokers: how long they keep a lock after its release")
+    parser.add_argument("--locks", type=int, default=12, help="how many the clients share")
     parser.add_argument("--min-rate",
                         type=float,
                         default=100.0,
@@ -205,7 +212,9 @@ def main(argv):
     folder.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
     stage_kind = SentinelStage if options.sentinel else QuorumStage if options.quorum else Stage
-    with stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5) as stage:
+    stage = stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5)
+    stage.locks, stage.linger = options.locks, options.linger
+    with stage:
         soak = Soak(stage, options, dice)
         soak.run()
         code = judge(stage, soak, options)

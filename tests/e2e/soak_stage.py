@@ -137,7 +137,7 @@ class Load(Process):
             BIN / "distlock_soak_load", "--name", name, "--server", stage.client_nets[number].url,
             "--history", stage.history.folder / f"{name}.jsonl", "--register", stage.register_path,
             "--seed", stage.seed * 100 + number * 10 + life % 10,
-            "--workers", stage.workers, "--pause", stage.pause_ms,
+            "--workers", stage.workers, "--pause", stage.pause_ms, "--locks", stage.locks,
             "--longest-hold", int(times.longest_hold * 1000), "--longest-delay", int(times.longest_delay * 1000),
             "--ttl", *(int(ttl * 1000) for ttl in times.ttls)
         ]
@@ -149,7 +149,7 @@ class Stage:
         self.folder, self.seed = pathlib.Path(folder), seed
         self.times = Times(short)
         self.history = History(self.folder / "history", self.times)
-        self.workers, self.pause_ms = 6, 110
+        self.workers, self.pause_ms, self.locks, self.linger = 6, 110, 12, ""
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)
         self.program, self.store = program, None
@@ -204,7 +204,8 @@ class Stage:
 
     def _all_broker_args(self):
         times = self.times
-        return (*self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
+        linger = ("--linger", self.linger) if self.linger else ()
+        return (*self._broker_args(), *linger, "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
                 f"{times.slot}s", "--drain-timeout", f"{times.drain}s")
 
     def _broker(self, url, name):
