@@ -25,16 +25,19 @@ TTL_S = 12.0
 KEY = "k"
 
 
-def kill(_, old, _replica):
+def kill(_, old, _replica, look):
+    look()
     old.kill()
 
 
-def stop(_, old, _replica):
+def stop(_, old, _replica, look):
+    look()
     old.stop()
 
 
-def hand_over(cluster, _, replica):
-    cluster.fail_over(replica)
+def hand_over(cluster, _, replica, look):
+    # The lease may be renewed on the old primary between two attempts.
+    cluster.fail_over(replica, before_asking=look)
 
 
 FAULTS = (kill, stop, hand_over)
@@ -54,8 +57,12 @@ def one_failover(cluster, client, fault, last_token):
     assert holder.token > last_token, "a token came twice"
     waiting = waiter(client, key=KEY, ttl=TTL_S)
     new, stored = cluster.replica_of(old), old.key(KEY, "h")
-    before, began = old.command("PEXPIRETIME", stored), boot_now()
-    fault(cluster, old, new)
+    before, began = 0, 0.0
+
+    def look():
+        nonlocal before, began
+        before, began = old.command("PEXPIRETIME", stored), boot_now()
+    fault(cluster, old, new, look)
     eventually(lambda: is_true(lambda: new.command("ROLE")[0] == "master"), "a promotion")
     promoted = boot_now()
     eventually(lambda: is_true(lambda: new.command("PEXPIRETIME", stored) > before), "the lease being renewed there")

@@ -120,9 +120,9 @@ class ClusterSet:
             return None
         return eventually(found, "a replica in step")
 
-    def fail_over(self, replica, *how):
+    def fail_over(self, replica, *how, before_asking=lambda: None):
         """CLUSTER FAILOVER at a replica, until it is the primary: the server gives up when an election fails, as one
-        does when the others have voted a moment ago."""
+        does when the others have voted a moment ago. before_asking() is called ahead of each attempt."""
         asked = float("-inf")
 
         def promoted():
@@ -131,6 +131,7 @@ class ClusterSet:
                 return True
             if time.monotonic() - asked > ELECTION_S:
                 asked = time.monotonic()
+                before_asking()
                 try:
                     replica.command("CLUSTER", "FAILOVER", *how)
                 except RedisError:
