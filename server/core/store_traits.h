@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/types.h"
+
 namespace distlock::core {
 
 struct StoreTraits {
@@ -18,6 +20,8 @@ struct StoreTraits {
   bool can_fail_over = false;
   // It is several servers, most of which have to answer: what is not available is their quorum.
   bool is_quorum = false;
+  // A lock may go to another server with the time at which it ends. The clocks of two servers differ by no more.
+  Duration clock_spread{};
   // So many replicas have confirmed each grant before it is told.
   uint32_t replicas = 0;
 };

@@ -75,6 +75,19 @@ TEST(Lease, UnansweredRenewalsPutItAtRiskThenExpireItBeforeTheKey) {
   EXPECT_EQ(t.broker.Stats().leases, 0u);
 }
 
+TEST(Lease, WhereTheLockMayGoToAnotherServerItEndsEarlierByTheDifferenceOfTheirClocks) {
+  BrokerConfig config;
+  config.store.clock_spread = milliseconds(10);
+  OneSession t(SessionKind::kHold, config);
+  t.Hold(1, 1, "a", 1);
+  const Instant deadline = t.now + kT - kMargin - milliseconds(10);
+  t.Do(StoreDown{"gone"});
+  t.Pass(deadline - t.now - Duration(1));
+  EXPECT_EQ(t.Events<Lost>(), 0u);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kExpired);
+}
+
 TEST(Lease, AStoreAwayForLessThanTheTtlIsAtRiskThenRenewed) {
   OneSession t;
   t.Hold(1, 7, "a", 1);

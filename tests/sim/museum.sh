@@ -67,6 +67,7 @@ program_of() {
   case "$1" in
     ballot*) echo sim_quorum_test ;;
     'unit BallotTest'*) echo store_ballot_test ;;
+    'unit Linger'*) echo core_test ;;
     unit*) echo store_pure_test ;;
     *) echo distlock_sim ;;
   esac
@@ -98,7 +99,7 @@ rm -rf "${work:?}"/*
 tree=$work/tree sound_tree=$work/sound_tree
 mkdir -p "$tree/tests" "$work/sound"
 cp -R "$root"/{deploy,lua,proto,server,client} "$tree"
-cp -R "$root"/tests/{sim,store} "$tree/tests"
+cp -R "$root"/tests/{core,sim,store} "$tree/tests"
 cp -R "$tree" "$sound_tree"
 for program in "${programs[@]}"; do cp "$build/bin/$program" "$work/sound"; done
 

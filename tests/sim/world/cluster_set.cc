@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/cluster/cluster_store.h"
 #include "store/redis/server_identity.h"
 #include "store/redis/wire_value.h"
 #include "store/text.h"
@@ -42,9 +43,15 @@ ClusterSet::ClusterSet(Env& env, Directory& directory, std::function<void()> mov
     owner_[slot] = static_cast<int8_t>(slot * kPrimaries / store::kSlots);
     for (const auto& node : nodes_) node->Believe(static_cast<Slot>(slot), owner_[slot]);
   }
-  // Clocks of machines that nobody keeps together; only where each holder's end is kept as a time to live.
-  if (!env.temper.skewed_nodes) return;
-  for (const auto& node : nodes_) node->StepClock(env.dice.Between(milliseconds(-200), milliseconds(200)));
+  if (env.temper.skewed_nodes) {
+    // Clocks of machines that nobody keeps together; only where each holder's end is kept as a time to live.
+    for (const auto& node : nodes_) node->StepClock(env.dice.Between(milliseconds(-200), milliseconds(200)));
+  } else {
+    const int drift_ppm = env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm;
+    for (const auto& node : nodes_) {
+      node->KeepTogether(drift_ppm, env.dice.Between(Duration(0), store::ClusterStore::kTraits.clock_spread));
+    }
+  }
 }
 
 std::vector<store::ServerAddress> ClusterSet::Seeds() const {

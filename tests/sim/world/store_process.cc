@@ -89,6 +89,11 @@ void StoreProcess::StepClock(Duration by) {
   Post([this] { Sync(); });
 }
 
+void StoreProcess::KeepTogether(int drift_ppm, Duration ahead) {
+  wall_ = SkewedClock(kDawn, kWallClock + ahead, drift_ppm);
+  StepClock(Duration(0));
+}
+
 void StoreProcess::ReplicateTo(StoreProcess* replica, Duration lag) {
   replica->model_.CopyDataFrom(model_);
   replica->model_.BecomeReplica();

@@ -34,6 +34,8 @@ class StoreProcess : public Endpoint {
   // The process ends and starts again after `down`, with its data or without.
   virtual void Restart(Duration down, bool keeps_data);
   void StepClock(Duration by);
+  // Its clock runs at that rate, `ahead` of those that do so too.
+  void KeepTogether(int drift_ppm, Duration ahead);
   // All writes reach `replica` after about `lag`.
   void ReplicateTo(StoreProcess* replica, Duration lag);
   void StopReplicating() { replicas_.clear(); }
