@@ -234,16 +234,19 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   double hold_off = 0;
   uint64_t keys = 0;
   int counted = 0;
+  core::Duration skew{};
   for (const auto& [number, one] : nodes_) {
     ++in_state[static_cast<size_t>(one.state)];
     keys += one.keys.value_or(0);
     counted += one.independent && one.not_counted.empty() && one.state != store::NodeStatus::State::kDown;
+    skew = std::max(skew, std::chrono::abs(one.clock_skew.value_or(core::Duration::zero())));
     const double left = one.hold_off_left ? Seconds(*one.hold_off_left) : std::numeric_limits<double>::infinity();
     hold_off = std::max(hold_off, left);
   }
   for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
   metrics_.store_hold_off_seconds.Set(hold_off);
   metrics_.quorum_nodes_counted.Set(counted);
+  metrics_.store_clock_skew_seconds.Set(Seconds(skew));
   metrics_.store_keys.Set(static_cast<double>(keys));
 }
 

@@ -230,6 +230,9 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
                                  kSlotMapRefreshes)),
       slot_map_time_seconds(Level(registry_, "distlock_store_slot_map_time_seconds",
                                   "When a Cluster last told who has which slot, in Unix time; 0: never.")),
+      store_clock_skew_seconds(Level(registry_, "distlock_store_clock_skew_seconds",
+                                     "The largest difference between the clock of a server of a quorum or a Cluster "
+                                     "and the median of all.")),
       quorum_rounds(CountBy(registry_, "distlock_quorum_rounds_total",
                             "Rounds with the servers of a quorum, by kind. A lock that nobody else wants takes one "
                             "vote.",

@@ -242,6 +242,7 @@ class Metrics {
   const ByLabel<StoreRedirect, Counter> store_redirects;
   const ByLabel<SlotMapRefresh, Counter> slot_map_refreshes;
   Gauge& slot_map_time_seconds;  // Unix time
+  Gauge& store_clock_skew_seconds;
   const ByLabel<QuorumRound, Counter> quorum_rounds;
   Gauge& quorum_nodes_counted;
   const ByLabel<StoreVerb, Counter> store_commands;

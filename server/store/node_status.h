@@ -34,9 +34,8 @@ struct NodeStatus {
   std::vector<ReplicaStatus> replicas;  // while hold-offs are on
   uint64_t epoch = 0;                   // of the sentinels' choice of it; 0: none are asked
   bool independent = false;             // one of several servers, of which most decide
-  // Of such a one: why its votes do not count, "" when they do; and by how much its clock is ahead of the median of
-  // all, unset when that is not known.
-  std::string not_counted;
+  std::string not_counted;              // of such a one: why its votes do not count; "" when they do
+  // Of several servers that each grant locks: by how much its clock is ahead of the median of all. nullopt: not known.
   std::optional<core::Duration> clock_skew;
   std::optional<uint64_t> keys;  // of the store's database, whoever wrote them; nullopt: not known yet
   uint64_t primary_changes = 0;  // to another run of the server, or to another server

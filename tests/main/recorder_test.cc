@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <string_view>
 
 namespace distlock {
 namespace {
@@ -71,6 +73,22 @@ TEST(RecorderTest, RoundsOfAQuorumAreCountedAndItsServersThatCount) {
   // A server of a store that is no quorum.
   recorder.OnNodeStatus({.number = 3, .state = State::kUp});
   EXPECT_NE(metrics.Text().find("distlock_quorum_nodes_counted 2\n"), std::string::npos);
+}
+
+TEST(RecorderTest, TheLargestSkewOfAServersClockIsShownWhicheverWayItIsOff) {
+  ops::Metrics metrics("test");
+  Recorder recorder(metrics, 1);
+  using std::chrono::milliseconds;
+  recorder.OnNodeStatus({.number = 0, .clock_skew = milliseconds(20)});
+  recorder.OnNodeStatus({.number = 1, .clock_skew = milliseconds(-250)});
+  recorder.OnNodeStatus({.number = 2});
+  const auto shows = [&metrics](std::string_view value) {
+    const std::string line = "distlock_store_clock_skew_seconds " + std::string(value) + "\n";
+    return metrics.Text().find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(shows("0.25")) << metrics.Text();
+  recorder.OnNodeStatus({.number = 1, .gone = true});
+  EXPECT_TRUE(shows("0.02")) << metrics.Text();
 }
 
 }  // namespace

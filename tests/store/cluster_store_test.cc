@@ -87,6 +87,25 @@ TEST_F(ClusterStoreTest, ANodeThatHasSlotsAgainIsConnectedToAtOnce) {
   EXPECT_EQ(renews_, 1) << "of all leases";
 }
 
+TEST_F(ClusterStoreTest, WhereAChannelHasMovedIsKnownWithoutAnotherQuestion) {
+  played_["a"].channel_moved_to = "b";
+  Make();
+  EXPECT_EQ(Questions(), 1);
+  auto in_first_slot = core::LockName::Encode("ns", "k");
+  for (int i = 0; SlotOfLock(in_first_slot) != 0; ++i) in_first_slot = core::LockName::Encode("ns", Cat("k", i));
+  EXPECT_FALSE(Acquire(in_first_slot, "b").empty());
+}
+
+// A hold's end is stored in the time of its node, and goes to another node with its slot.
+TEST_F(ClusterStoreTest, StatusShowsHowFarEachNodesClockIsFromTheMedian) {
+  played_["a"].ahead = milliseconds(300);
+  Make();
+  Pass(seconds(20));  // a status is told again each 15 s
+  ASSERT_TRUE(statuses_["a"].clock_skew && statuses_["b"].clock_skew);
+  EXPECT_LE(std::chrono::abs(*statuses_["a"].clock_skew - milliseconds(150)), milliseconds(5));
+  EXPECT_LE(std::chrono::abs(*statuses_["b"].clock_skew + milliseconds(150)), milliseconds(5));
+}
+
 // ---- Hand-offs without channels of shards ----
 
 TEST_F(ClusterStoreTest, ChannelsOfShardsAreUsedAndTheirListenersCounted) {

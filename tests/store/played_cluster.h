@@ -34,7 +34,9 @@ struct PlayedNode {
   bool refuses = false;                       // connections are refused
   std::string answer = "NOREPLICAS not now";  // an error, to every script that is not of the list below
   std::string moved_to;                       // instead of that: every lock is at this host, it says; "": it does not
+  std::string channel_moved_to;               // the same, of its channel
   bool poisoned = false;                      // refuses every script
+  core::Duration ahead{};                     // its clock
   bool knows_ssubscribe = true;
   std::string refuses_spublish;  // why; "": it does not
   int asked_for_slots = 0;
@@ -55,6 +57,9 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     options.on_warning = [this](const std::string& text) { warnings_.push_back(text); };
     options.cluster_events.on_redirect = [this](ClusterEvents::Redirect kind) { ++redirects_[kind]; };
     options.cluster_events.on_refresh = [this](ClusterEvents::Refresh result) { ++refreshes_[result]; };
+    options.on_node_status = [this](const NodeStatus& status) {
+      statuses_[status.address.substr(0, status.address.find(':'))] = status;
+    };
     store_ = std::make_unique<ClusterStore>(net_.network, options);
     store_->Start(this);
     Pass(milliseconds(50));
@@ -152,6 +157,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
   std::vector<core::StoreReply> replies_;
   std::vector<core::GrantNotice> notices_;
   std::vector<std::string> problems_, warnings_;
+  std::map<std::string, NodeStatus> statuses_;  // the last of each, by host
   std::map<ClusterEvents::Redirect, int> redirects_;
   std::map<ClusterEvents::Refresh, int> refreshes_;
   std::string node_timeout_ = "5000", full_coverage_ = "no";
@@ -184,6 +190,9 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
       return ArrayOf({"cluster-node-timeout", node_timeout_, "cluster-require-full-coverage", full_coverage_});
     }
     if (word(0) == "SSUBSCRIBE" && !node.knows_ssubscribe) return "-ERR unknown command 'SSUBSCRIBE'\r\n";
+    if (word(0) == "SSUBSCRIBE" && !node.channel_moved_to.empty()) {
+      return Cat("-MOVED ", SlotOf(word(1)), " ", node.channel_moved_to, ":6379\r\n");
+    }
     if (word(0) == "SSUBSCRIBE" || word(0) == "SUBSCRIBE") {
       channels_[i] = std::string(word(1));
       return Cat("*3\r\n", BulkOf(word(0) == "SUBSCRIBE" ? "subscribe" : "ssubscribe"), BulkOf(word(1)), ":1\r\n");
@@ -194,15 +203,23 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
       }
     }
     if (word(0) == "PUBLISH") return ":1\r\n";
-    if (word(0) == "TIME") return ArrayOf({"1700000000", "5"});
+    if (word(0) == "TIME") {
+      const int64_t time_us = TimeUs(node);
+      return ArrayOf({Cat(time_us / 1'000'000), Cat(time_us % 1'000'000)});
+    }
     if (word(0) != "EVALSHA") return "+OK\r\n";
     if (node.poisoned) return "-ERR Attempted to access a non local key in a cluster node\r\n";
     if (word(1) != lua::kProbe.sha1) {
       const std::string moved = Cat("MOVED ", SlotOf(word(3)), " ", node.moved_to, ":6379");
       return Cat("-", node.moved_to.empty() ? node.answer : moved, "\r\n");
     }
-    return Cat("*4\r\n:", static_cast<int>(kProbed), "\r\n", BulkOf("1700000000000005"), ":",
+    return Cat("*4\r\n:", static_cast<int>(kProbed), "\r\n", BulkOf(Cat(TimeUs(node))), ":",
                node.refuses_spublish.empty() ? 1 : -1, "\r\n", BulkOf(node.refuses_spublish));
+  }
+
+  int64_t TimeUs(const PlayedNode& node) const {
+    const core::Duration passed = net_.timers->Now().time_since_epoch() + node.ahead;
+    return 1'700'000'000'000'000 + std::chrono::duration_cast<std::chrono::microseconds>(passed).count();
   }
 
   std::string Slots(PlayedNode& asked) {

@@ -459,7 +459,7 @@ type StoreNode struct {
 	PrimaryChanges int64                  `protobuf:"varint,11,opt,name=primary_changes,json=primaryChanges,proto3" json:"primary_changes,omitempty"` // times that it was another server, or another run of it
 	Independent    bool                   `protobuf:"varint,12,opt,name=independent,proto3" json:"independent,omitempty"`                             // one of several independent servers, of which most decide
 	NotCounted     string                 `protobuf:"bytes,13,opt,name=not_counted,json=notCounted,proto3" json:"not_counted,omitempty"`              // independent: why its votes do not count now; "": they do
-	// Independent: by how much its clock is ahead of the median of all; unset: not known.
+	// Of a quorum or a Cluster: by how much its clock is ahead of the median of all; unset: not known.
 	ClockSkew     *durationpb.Duration `protobuf:"bytes,14,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

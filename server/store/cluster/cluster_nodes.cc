@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "store/cluster/cluster_fitness.h"
+#include "store/cluster/redirect.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -138,14 +139,24 @@ StoreOptions ClusterNodes::OptionsOf(NodeNumber number) {
   options.locks.hold_off.unguarded = node_timeout_.value_or(kUsualNodeTimeout) + kTurn;
   options.on_warning = [this](const std::string& text) { Warn(text); };
   if (options_.on_node_status) {
-    options.on_node_status = [this, number](const NodeStatus& status) {
-      NodeStatus of_node = status;
-      of_node.number = number;
-      if (const auto& node = map_.nodes()[number]) of_node.address = node->address.Text();
-      options_.on_node_status(of_node);
-    };
+    options.on_node_status = [this, number](const NodeStatus& status) { TellStatus(number, status); };
   }
   return options;
+}
+
+void ClusterNodes::TellStatus(NodeNumber number, NodeStatus status) {
+  status.number = number;
+  if (const auto& node = map_.nodes()[number]) status.address = node->address.Text();
+  const core::Instant now = network_.timers->Now();
+  std::vector<core::Duration> offsets;
+  for (const auto& member : members_) {
+    if (member && member->up && member->node->clock().known()) offsets.push_back(member->node->clock().Offset(now));
+  }
+  const ServerNode* const node = Node(number);
+  if (node != nullptr && node->clock().known() && !offsets.empty()) {
+    status.clock_skew = node->clock().Offset(now) - MedianOffset(offsets);
+  }
+  options_.on_node_status(status);
 }
 
 void ClusterNodes::OnInput(Member& member, core::Input&& input) {
@@ -158,6 +169,12 @@ void ClusterNodes::OnInput(Member& member, core::Input&& input) {
     trouble_ = Cat(member.address.Text(), ": ", down->cause);
   }
   owner_->OnNodeInput(member.number, std::move(input));
+}
+
+void ClusterNodes::OnMoved(const Member& member, const std::string& error) {
+  const auto redirect = ParseRedirect(error, member.address);
+  if (redirect && redirect->to) return Moved(redirect->slot, *redirect->to, member.number);
+  Doubt();
 }
 
 void ClusterNodes::RetireIdle() {

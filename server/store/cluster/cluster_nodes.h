@@ -74,7 +74,7 @@ class ClusterNodes {
     bool OnNodeRedirect(core::OpId op, std::string_view error) override {
       return of->owner_->OnNodeRedirect(number, op, error);
     }
-    void OnNodeMoved() override { of->Doubt(); }
+    void OnNodeMoved(const std::string& error) override { of->OnMoved(*this, error); }
 
     ClusterNodes* const of;
     const NodeNumber number;
@@ -89,10 +89,12 @@ class ClusterNodes {
   };
 
   void OnInput(Member& member, core::Input&& input);
+  void OnMoved(const Member& member, const std::string& error);
   // Makes the members what the map says.
   void Follow();
   void Add(NodeNumber number);
   StoreOptions OptionsOf(NodeNumber number);
+  void TellStatus(NodeNumber number, NodeStatus status);
   void RetireIdle();
   void Retire(NodeNumber number);
 

@@ -78,9 +78,11 @@ void NoticeChannel::OnSubscribed(const Answer& answer) {
   if (answer.kind != Answer::Kind::kReply) return;
   if (IsError(*answer.reply)) {
     const std::string_view text = Text(*answer.reply);
-    if (sharded_ && text.starts_with("MOVED")) owner_->OnChannelMoved();
     if (sharded_ && Contains(text, "unknown command")) return owner_->OnNoShardChannels();
-    return Refused(Cat(sharded_ ? "SSUBSCRIBE " : "SUBSCRIBE ", channel_), *answer.reply);
+    const std::string moved(sharded_ && text.starts_with("MOVED") ? text : "");
+    Refused(Cat(sharded_ ? "SSUBSCRIBE " : "SUBSCRIBE ", channel_), *answer.reply);
+    if (!moved.empty()) owner_->OnChannelMoved(moved);
+    return;
   }
   const ReplyArray reply(*answer.reply);
   const std::string_view kind = sharded_ ? "ssubscribe" : "subscribe";
@@ -109,7 +111,7 @@ void NoticeChannel::OnLinkPush(const redisReply& push) {
   const ReplyArray message(push);
   if (message.String(0) == "sunsubscribe") {
     Renew("the channel's shard has left the server");
-    return owner_->OnChannelMoved();
+    return owner_->OnChannelMoved("");
   }
   const std::string_view payload = message.String(2).value_or("");
   // Empty: somebody only tried whether it may publish.

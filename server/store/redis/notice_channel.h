@@ -26,8 +26,8 @@ class NoticeChannel : private Link::Owner {
     virtual void OnChannelUp() = 0;
     virtual void OnChannelDown(const absl::Status& why) = 0;
     virtual void OnChannelMessage(std::string_view payload) = 0;
-    // The shard of the channel is not at this server any more.
-    virtual void OnChannelMoved() {}
+    // The shard of the channel is not at this server any more. `error`: its MOVED; "": it did not say where it is.
+    virtual void OnChannelMoved(const std::string& /*error*/) {}
     // The server knows no channels of shards.
     virtual void OnNoShardChannels() {}
   };

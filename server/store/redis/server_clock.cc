@@ -65,4 +65,10 @@ Instant ServerClock::Earliest(StoreTime time, Instant now) const {
   return std::min(now, Instant(SinceEpoch(time) - High(now)));
 }
 
+core::Duration MedianOffset(std::span<core::Duration> offsets) {
+  std::ranges::sort(offsets);
+  const core::Duration low = offsets[(offsets.size() - 1) / 2];
+  return low + (offsets[offsets.size() / 2] - low) / 2;
+}
+
 }  // namespace distlock::store

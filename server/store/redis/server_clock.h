@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "core/types.h"
 
@@ -53,5 +54,9 @@ class ServerClock {
   core::Duration low_{};  // bounds of the offset at learned_
   core::Duration high_{};
 };
+
+// The median of several clocks' offsets: by how much each differs from it is its skew. Of an even number it lies half
+// way between the middle two. Sorts them. REQUIRES: not empty.
+core::Duration MedianOffset(std::span<core::Duration> offsets);
 
 }  // namespace distlock::store

@@ -53,8 +53,8 @@ class ServerNode : private Link::Owner,
     // Of a Cluster's node only. The server has not run the command `op`, and says so by `error`: MOVED, ASK, TRYAGAIN
     // or CLUSTERDOWN. True: the owner answers for it from now on; it gets no StoreReply.
     virtual bool OnNodeRedirect(core::OpId /*op*/, std::string_view /*error*/) { return false; }
-    // Slots have left the node.
-    virtual void OnNodeMoved() {}
+    // Slots have left the node. `error`: its MOVED of one of them; "": it did not say where they are.
+    virtual void OnNodeMoved(const std::string& /*error*/) {}
   };
 
   // Where the node's own keys and channel are in a Cluster.
@@ -124,7 +124,7 @@ class ServerNode : private Link::Owner,
   void OnChannelUp() override;
   void OnChannelDown(const absl::Status& why) override;
   void OnChannelMessage(std::string_view payload) override;
-  void OnChannelMoved() override { owner_->OnNodeMoved(); }
+  void OnChannelMoved(const std::string& error) override { owner_->OnNodeMoved(error); }
   void OnNoShardChannels() override { DoWithoutShardChannels("the server does not know SSUBSCRIBE"); }
 
   void OnCensusReady() override;

@@ -55,7 +55,7 @@ struct StoreNode {
   int64_t primary_changes = 0;            // times that it was another server, or another run of it
   bool independent = false;               // one of several, of which most decide
   std::string not_counted;                // independent: why its votes do not count now; "": they do
-  std::optional<Duration> clock_skew;     // independent: how far it is ahead of the median, or (negative) behind
+  std::optional<Duration> clock_skew;     // quorum or Cluster: how far ahead of the median, or (negative) behind
 };
 
 struct BrokerStatus {

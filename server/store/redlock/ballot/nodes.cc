@@ -2,6 +2,7 @@
 #include "store/redlock/ballot/nodes.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "core/check.h"
@@ -49,9 +50,7 @@ std::optional<Duration> Nodes::MedianOffset(Instant now) const {
     if (node.up && node.clock.known()) offsets[count++] = node.clock.Offset(now);
   }
   if (count == 0) return std::nullopt;
-  std::sort(offsets.begin(), offsets.begin() + count);
-  const Duration low = offsets[(count - 1) / 2];
-  return low + (offsets[count / 2] - low) / 2;
+  return store::MedianOffset(std::span(offsets).first(count));
 }
 
 int64_t Nodes::Time(Instant now) const {
