@@ -21,6 +21,7 @@
 namespace distlock::store {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Verdict = SlotMap::Verdict;
@@ -299,7 +300,7 @@ TEST_F(MapRefreshTest, WhileAPartIsNotServedItAsksAgainAndAgain) {
     EXPECT_GT(pauses.size(), 10u) << "no jitter";
   };
   // A promotion is noticed at once.
-  ask_for(MapRefresh::kSoon - milliseconds(200), milliseconds(100), milliseconds(125));
+  ask_for(MapRefresh::kSoon - milliseconds(200), milliseconds(100), microseconds(106'250));
   now_ += milliseconds(200);
   ask_for(seconds(30), milliseconds(200), milliseconds(400));
   Ask(true, false);
@@ -307,7 +308,7 @@ TEST_F(MapRefreshTest, WhileAPartIsNotServedItAsksAgainAndAgain) {
   now_ += seconds(1);
   refresh_.Want(now_);
   Ask(true, true);
-  EXPECT_LE(Pause(), milliseconds(125)) << "another time";
+  EXPECT_LE(Pause(), microseconds(106'250)) << "another time";
 }
 
 TEST_F(MapRefreshTest, UselessAnswersBackOffToASecondAndWishesDoNotHurryThem) {

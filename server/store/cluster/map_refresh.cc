@@ -42,7 +42,7 @@ core::Duration MapRefresh::WhileUnserved(core::Instant now) {
   if (!unserved_since_) unserved_since_ = now;
   const bool soon = now - *unserved_since_ < kSoon;
   const core::Duration least = soon ? kSoonUnserved : kLongUnserved;
-  std::uniform_int_distribution<int64_t> jitter(0, (soon ? least / 4 : least).count());
+  std::uniform_int_distribution<int64_t> jitter(0, (soon ? least / 16 : least).count());
   return least + core::Duration(jitter(random_));
 }
 

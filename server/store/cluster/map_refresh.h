@@ -18,7 +18,7 @@ namespace distlock::store {
 class MapRefresh {
  public:
   static constexpr core::Duration kLeastPause = std::chrono::milliseconds(100);
-  // While unserved: at first, and after kSoon; and up to a quarter, or as much again, as jitter.
+  // While unserved: at first, and after kSoon; and up to a sixteenth, or as much again, as jitter.
   static constexpr core::Duration kSoonUnserved = std::chrono::milliseconds(100);
   static constexpr core::Duration kSoon = std::chrono::seconds(20);
   static constexpr core::Duration kLongUnserved = std::chrono::milliseconds(200);
