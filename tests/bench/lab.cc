@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
@@ -67,6 +68,8 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
   std::vector<std::string> args{setup.daemon, "--listen", unix_target_,   "--listen", "127.0.0.1:0", "--http=",
                                 "--redis",    store_url,  "--key-prefix", key_prefix, "--log-level", "warn"};
   args.insert(args.end(), more_flags.begin(), more_flags.end());
+  // Unless a row says otherwise it measures the way to the store, which a lock that lingers saves.
+  if (std::ranges::find(more_flags, "--linger") == more_flags.end()) args.insert(args.end(), {"--linger", "0"});
   const auto start = std::chrono::steady_clock::now();
   child_ = std::make_unique<Child>(args, dir + "/" + name + ".log");
   UntilServing(*child_, setup.daemon, [&] {
@@ -268,9 +271,11 @@ std::string Lab::StoreUrl() const {
   return setup_.store_on_tcp ? "redis://127.0.0.1:" + std::to_string(port_) : "unix://" + unix_path();
 }
 
-std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vector<std::string>& more_flags) {
-  RedisKeys(name + ":*", true);  // keys that an earlier broker of this name left when its case failed
-  return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name, more_flags);
+std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vector<std::string>& more_flags,
+                                         const std::string& key_prefix) {
+  // Keys that an earlier broker of this name left when its case failed.
+  if (key_prefix.empty()) RedisKeys(name + ":*", true);
+  return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, key_prefix.empty() ? name : key_prefix, more_flags);
 }
 
 void Lab::EndFreshBroker(Daemon& broker, std::chrono::seconds patience) {

@@ -108,8 +108,9 @@ class Lab {
   pid_t redis_pid() const { return redis_->pid(); }
   std::vector<pid_t> other_pids() const;  // of the store's further servers
 
-  // A new broker, with no leases yet, whose keys begin with `name`.
-  std::unique_ptr<Daemon> FreshBroker(const std::string& name, const std::vector<std::string>& more_flags = {});
+  // A new broker, with no leases yet, whose keys begin with `name`, or with `key_prefix` if it shares them.
+  std::unique_ptr<Daemon> FreshBroker(const std::string& name, const std::vector<std::string>& more_flags = {},
+                                      const std::string& key_prefix = "");
 
   // Stops the broker and removes the tokens of its locks from the store. Throws std::runtime_error when it has to be
   // killed or leaves a lock held.
