@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fake_network.h"
@@ -78,18 +81,20 @@ class ServerNodeTest : public testing::Test, public StoreListener {
   std::string TrustOfNextAcquire(size_t i) { return NextAcquire(i, 9); }
 
   FakeNetwork net_;
-  SingleStore store_{net_.network, Options()};
+  SingleStore store_{net_.network, Options([this](const absl::Status& why) { problems_.emplace_back(why.message()); })};
   int ups_ = 0;
   int renews_ = 0;
   int downs_ = 0;
   int channel_ups_ = 0;
   std::vector<core::Duration> steps_;
+  std::vector<std::string> problems_;
   core::Instant made_{};
 
  private:
-  static StoreOptions Options() {
+  static StoreOptions Options(std::function<void(const absl::Status&)> on_problem) {
     StoreOptions options;
     options.locks.broker_id = "00000000000000b1";
+    options.on_problem = std::move(on_problem);
     return options;
   }
 
@@ -149,6 +154,23 @@ TEST_F(ServerNodeTest, TheChannelFollowsTheCommandsToAnotherServer) {
   Play(2, kNew);
   Pass(2, kNew, seconds(2));
   EXPECT_EQ(TrustOfNextAcquire(2), "1");
+}
+
+// As a primary that was demoted does, until its commands' connection ends: a line for each attempt would fill the log.
+TEST_F(ServerNodeTest, ThatTheChannelIsAtAnotherServerIsReportedOnce) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  wire(0).Drop("reset");
+  size_t tried = 0;
+  for (int i = 0; i < 100; ++i) {
+    net_.timers->Advance(milliseconds(100));
+    if (dials() < 3 + tried) continue;
+    Play(2 + tried, {.run_id = "old", .role = "slave"});
+    ++tried;
+  }
+  EXPECT_GE(tried, 5u);
+  EXPECT_EQ(std::ranges::count_if(problems_, [](const auto& text) { return Contains(text, "another server"); }), 1);
 }
 
 TEST_F(ServerNodeTest, ASubscriptionThatPublishDoesNotCountIsMadeAnew) {

@@ -238,7 +238,6 @@ void ServerNode::LeaveServer(const std::string& cause) {
 }
 
 void ServerNode::OnChannelUp() {
-  last_channel_problem_.clear();
   channel_is_younger_ = true;
   if (!std::exchange(channel_seen_, true)) return link_.Start();
   Bind();
@@ -264,6 +263,7 @@ void ServerNode::Bind() {
   bind_timer_->Stop();
   if (bound()) {
     bind_failures_ = 0;
+    last_channel_problem_.clear();
   } else if (up_ && channel_.subscribed()) {
     const int failures = bind_failures_++;
     bind_timer_->Start(failures == 0 ? core::Duration::zero()
