@@ -6,11 +6,16 @@
 
 --check only says whether each row still applies. --sample takes K rows by chance, and the row that changes nothing.
 Without --check the copy is built in DIR (default build/security-museum), once, and for each row again what depends on
-it. Exit code: 0 every row is caught, and the row that changes nothing is not.
+it. A row is caught when one of its tests fails, or when the program dies or hangs in one of them. Exit code: 0 every
+row is caught, and the row that changes nothing is not; 64 another run is in DIR.
 """
 import argparse
+import fcntl
+import filecmp
+import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +24,8 @@ MUSEUM = pathlib.Path(__file__).resolve().parent
 ROOT = MUSEUM.parents[2]
 COPIED = ("CMakeLists.txt", "CMakePresets.json", "proto", "server", "client", "lua", "deploy", "tests")
 NOTHING = "00-"
+LEFT_OUT = ("node_modules", "__pycache__")
+HANG_SECONDS = 120
 
 
 class Row:
@@ -46,22 +53,64 @@ def rows(wanted):
     return [row for row in all_rows if not wanted or row.name in wanted]
 
 
-def copy(folder):
-    """The tree as it is now; what has not changed keeps its time, so that it is not built again."""
+def lock(folder):
+    """Keeps other runs out of the folder until this process ends, and what it builds: two would build each other's
+    bugs."""
+    file = open(folder / "museum.lock", "w", encoding="utf-8")  # pylint: disable=consider-using-with
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"museum.py: another run is in {folder}; wait for it, or name another --folder", file=sys.stderr)
+        sys.exit(64)
+    os.set_inheritable(file.fileno(), True)
+    return file
+
+
+def sources(root):
+    """The files of the tree that are copied, each by its path from the root."""
+    found = [root / name for name in COPIED if (root / name).is_file()]
     for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.rmtree(folder / name, ignore_errors=True)
-            shutil.copytree(source, folder / name, symlinks=True,
-                            ignore=shutil.ignore_patterns("node_modules", "__pycache__"))
-        else:
-            shutil.copy2(source, folder / name)
+        for folder, folders, files in os.walk(root / name):
+            folders[:] = [one for one in folders if one not in LEFT_OUT]
+            found += [pathlib.Path(folder) / one for one in files]
+    return {path.relative_to(root) for path in found}
+
+
+def copy(folder, root=ROOT):
+    """The tree as it is now. What has not changed keeps its time, so that it is not built again. What has changed gets
+    the present time, also where that is a row that a killed run has left behind, so that nothing built of it stays."""
+    wanted = sources(root)
+    for path in sources(folder) - wanted:
+        (folder / path).unlink()
+    for path in wanted:
+        there = folder / path
+        if not there.is_file() or not filecmp.cmp(root / path, there, shallow=False):
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.unlink(missing_ok=True)  # a link would be followed
+            shutil.copyfile(root / path, there)
+            shutil.copymode(root / path, there)
 
 
 def build(folder, program):
     made = subprocess.run(["cmake", "--build", folder / "build/release", "--target", program], capture_output=True,
-                          text=True, check=False)
+                          text=True, check=False, close_fds=False)
     return "" if made.returncode == 0 else made.stdout[-3000:]
+
+
+def judge(output, code):
+    """Whether a test failed that ran; a text: why it cannot be said. code: how the program ended, as subprocess says
+    it, None if it had to be killed because it hung."""
+    began = set(re.findall(r"\[ RUN      \] (\S+)", output))
+    failed = began & set(re.findall(r"\[  FAILED  \] ([^\s,]+)", output))
+    ended = failed | set(re.findall(r"\[(?:       OK|  SKIPPED) \] ([^\s,]+)", output))
+    broken_off = code is None or code < 0
+    if failed or broken_off and began - ended:
+        return True
+    if broken_off:
+        return "not in a test, it " + ("hangs" if code is None else f"dies of signal {-code}")
+    if code != 0:
+        return f"ends with {code}, but no test has failed"
+    return False if began else "no test has this name"
 
 
 def turns_red(folder, row):
@@ -75,12 +124,10 @@ def turns_red(folder, row):
         if problem := build(folder, row.program):
             return "does not build:\n" + problem
         ran = subprocess.run([folder / "build/release/bin" / row.program, f"--gtest_filter={row.tests}"],
-                             capture_output=True, text=True, check=False, timeout=300)
-        if "Running 0 tests" in ran.stdout or "[==========] 0 tests" in ran.stdout:
-            return f"no test is named {row.tests}"
-        return ran.returncode != 0
-    except subprocess.TimeoutExpired:
-        return True
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, timeout=HANG_SECONDS)
+        return judge(ran.stdout.decode(errors="replace"), ran.returncode)
+    except subprocess.TimeoutExpired as late:
+        return judge((late.stdout or b"").decode(errors="replace"), None)
     finally:
         path.write_text(text, encoding="utf-8")
 
@@ -103,6 +150,7 @@ def main():
         print("\n".join(bad) or f"{len(chosen)} rows apply")
         return 1 if bad else 0
     args.folder.mkdir(parents=True, exist_ok=True)
+    held = lock(args.folder)
     copy(args.folder)
     # A row may well leave something unused behind.
     subprocess.run(["cmake", "--preset", "release", "-DDISTLOCK_WERROR=OFF"], cwd=args.folder, check=True,
@@ -114,6 +162,7 @@ def main():
         failed += not good
         shown = {True: "red", False: "green"}.get(red, red)
         print(f"{'ok   ' if good else 'WRONG'} {row.name}: {row.program} {row.tests}: {shown}", flush=True)
+    held.close()
     print(f"{len(chosen) - failed} of {len(chosen)} rows as they must be")
     return 1 if failed else 0
 
