@@ -91,10 +91,10 @@ def make_certificates(folder):
 
 
 class Honest:
-    def __init__(self, url, sessions, leases=20):
+    def __init__(self, url, sessions, leases=20, args=()):
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, HERE / "honest.py", "--server", url,
-             "--sessions", str(sessions), "--leases", str(leases)],
+             "--sessions", str(sessions), "--leases", str(leases), *args],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline().strip()
         assert line == "ready", f"the honest sessions did not begin: {line}"
