@@ -28,12 +28,10 @@ Section Kept(const Setup& setup) {
     const std::string kept = n + ", kept for 50 ms";
     const std::string plain = n + ", given back at once";
     const std::string direct = n + " direct, SET NX + compare-and-delete";
-    section.cases.push_back({kept, [=](Lab& lab) {
-                               return KeptLocks(lab, Keeps::kFor50Ms, shape.sessions, shape.in_flight);
-                             }});
-    section.cases.push_back({plain, [=](Lab& lab) {
-                               return KeptLocks(lab, Keeps::kNothing, shape.sessions, shape.in_flight);
-                             }});
+    section.cases.push_back(
+        {kept, [=](Lab& lab) { return KeptLocks(lab, Keeps::kFor50Ms, shape.sessions, shape.in_flight); }});
+    section.cases.push_back(
+        {plain, [=](Lab& lab) { return KeptLocks(lab, Keeps::kNothing, shape.sessions, shape.in_flight); }});
     section.comparisons.push_back({n + " against given back at once", Kind::kRatio, kept, plain, "pairs/s", "", ""});
     if (shape.in_flight > 1) continue;
     section.cases.push_back({direct, [=](Lab& lab) {
@@ -55,8 +53,9 @@ Section Recalled(const Setup&) {
                     {plain, [](Lab& lab) { return Recalls(lab, Keeps::kNothing); }}},
           .comparisons = {{"added by the recall, p50 µs", Kind::kDifference, kept, plain, "p50 µs", "", ""},
                           {"added by the recall, p99 µs", Kind::kDifference, kept, plain, "p99 µs", "", ""}},
-          .notes = "From request to grant. A trip is a PING to the store. Goal of what the recall adds: p50 at most 1.5 "
-                   "trips and 0.1 ms, p99 3 trips."};
+          .notes =
+              "From request to grant. A trip is a PING to the store. Goal of what the recall adds: p50 at most 1.5 "
+              "trips and 0.1 ms, p99 3 trips."};
 }
 
 Section Turns(const Setup&) {

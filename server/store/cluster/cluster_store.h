@@ -23,11 +23,10 @@ class ClusterStore : public Store, private ClusterNodes::Owner {
  public:
   // Each primary has all locks of its slots, and all subscribers of a channel of them. Where a server knows no such
   // channels, its node does not trust what it counts.
-  static constexpr core::StoreTraits kTraits{
-      .takes_many_at_once = false,
-      .counts_listeners = true,
-      .can_fail_over = true,
-      .clock_spread = std::chrono::milliseconds(10)};
+  static constexpr core::StoreTraits kTraits{.takes_many_at_once = false,
+                                             .counts_listeners = true,
+                                             .can_fail_over = true,
+                                             .clock_spread = std::chrono::milliseconds(10)};
 
   ClusterStore(const Network& network, const StoreOptions& options);
   ~ClusterStore() override { Stop(); }
