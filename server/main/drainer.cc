@@ -42,7 +42,7 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
 absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::function<void(Wake)>& on_wake) {
   bool stop_heard = false;
   while (!done()) {
-    const Wake wake = wakeups_.Wait(absl::Seconds(1));
+    const Wake wake = wakeups_.Wait(absl::Milliseconds(500));
     on_wake(wake);
     if (wake == Wake::kStop && std::exchange(stop_heard, true)) {
       ops::Warn("second signal: stopping at once, leases are left to their ttl");

@@ -34,7 +34,7 @@ class Drainer {
 
   // Serves the main thread's wakeups until the drain is complete. SIGTERM begins the drain or joins it; a second
   // SIGTERM ends the process at once. Returns an error when `embedded`, which may be null, has ended by itself. Calls
-  // `on_wake` after each wakeup, and about once a second.
+  // `on_wake` after each wakeup, and at least twice a second.
   absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void(Wake)>& on_wake);
 
  private:

@@ -46,7 +46,7 @@ class Reloader {
   absl::Status Begin();
   // For AdminService.Reload: answers from main's thread, soon.
   void Ask(Answer answer);
-  // Main was woken: looks at the files about once a second, and answers who has asked. `hang_up`: by SIGHUP.
+  // Main was woken: looks at the files about twice a second, and answers who has asked. `hang_up`: by SIGHUP.
   void OnWake(bool hang_up, core::Instant now);
 
  private:
@@ -56,7 +56,7 @@ class Reloader {
     Stamp used;  // of the files when they were last read
     Stamp seen;  // at the last look
   };
-  static constexpr core::Duration kBetweenLooks = std::chrono::seconds(1);
+  static constexpr core::Duration kBetweenLooks = std::chrono::milliseconds(400);
 
   static Stamp StampOf(const ReloadUnit& unit);
   v1::ReloadedUnit Load(Watched& watched);

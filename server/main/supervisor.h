@@ -28,7 +28,7 @@ class Supervisor {
   void Ready() const { Tell("READY=1\nSTATUS=", "serving"); }
   void Stopping() const { Tell("STOPPING=1\nSTATUS=", "draining"); }
   void Alive() const { Tell("WATCHDOG=1", ""); }
-  // Whether the supervisor ends a process that is silent for too long. Main tells it about once a second.
+  // Whether the supervisor ends a process that is silent for too long. Main tells it about twice a second.
   bool watches() const { return watches_; }
 
  private:
@@ -49,7 +49,7 @@ class Watchdog {
   Watchdog(const Supervisor& supervisor, shard::ShardSet& shards, rpc::Server& server)
       : supervisor_(supervisor), shards_(shards), server_(server) {}
 
-  // Called about once a second.
+  // Called at least twice a second.
   void Feed();
 
  private:
