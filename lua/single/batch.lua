@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Acquires and releases of different locks in one call: what they have in common is asked once.
--- KEYS holder of each item
+-- Acquires and releases in one call: what they have in common is asked once.
+-- KEYS holder of each item. Items of one lock stand together, in their order; those of different locks may run in any
 -- ARGV token_keep_ms, "broker_id;slot_ms;trusted;max_waiters;fair_after_us" as acquire and release have them, then of
 --      each item one string
 --      an acquire: "a", owner_id, wait, preferred, "not_after_us;px;want;ttl_ms;delay_ms;info"; px is ttl_ms + delay_ms
@@ -15,19 +15,34 @@ local channel -- servers with channels for each shard are not called with batche
 local hold_off = '0' -- during a hold-off brokers call each item's own script
 -- These tables begin at their full length: to grow them would take longer than what is done with them.
 local replies, asked, noticed = {NOW, unpack(KEYS)}, {unpack(KEYS)}, {unpack(KEYS)}
+local several, before -- whether some items are of one lock; the key before
 for i = 1, n do
-  local base = sub(KEYS[i], 1, -2)
+  local key = KEYS[i]
+  local base = sub(key, 1, -2)
+  several, before = several or key == before, key
   noticed[i], noticed[n + i] = base .. 'v', base .. 'q'
   -- A release asks for its holder; an acquire for the last token, since SET NX tells whether the lock is held.
   if byte(ARGV[i + 2]) == 97 then asked[i] = base .. 't' end
 end
 local values, is_quiet = redis.call('MGET', unpack(asked)), redis.call('EXISTS', unpack(noticed)) == 0
 
--- The fast path of each item: EXCLUSIVE, and nobody waits or watches.
+-- The fast paths, when nobody waits for the lock or watches it: of several items of one lock when they are readers', of
+-- any other item when it is EXCLUSIVE and alone of its lock.
+local last, answered = 0, 0 -- the last item of the latest lock that has several; the same, once they are answered
 for i = 1, n do
   local item, value, reply = ARGV[i + 2], values[i], false
-  local is_quiet = is_quiet or redis.call('EXISTS', noticed[i], noticed[n + i]) == 0
-  if byte(item) == 49 then
+  local is_quiet = is_quiet or i > last and redis.call('EXISTS', noticed[i], noticed[n + i]) == 0
+  if several and (i <= last or KEYS[i] == KEYS[i + 1]) then
+    if i > last then
+      local first = i
+      last = i + 1
+      while KEYS[last + 1] == KEYS[i] do last = last + 1 end
+      if is_quiet then
+-- include parts/readers.lua
+      end
+    end
+    reply = i <= answered and replies[i + 1]
+  elseif byte(item) == 49 then
     if is_quiet and value and find(value, item, 1, true) == 1 then
       local _, before_info, token_ends = find(value, '^%d+();%d+;%d+;%d+;', 36)
       if token_ends and token_ends <= 52 and
