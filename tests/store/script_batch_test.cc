@@ -31,6 +31,11 @@ class BatchTest : public testing::Test, public CommandSender {
     acquire.ttl = std::chrono::seconds(15);
     return acquire;
   }
+  core::StoreAcquire Read(core::OpId op, const std::string& key) {
+    core::StoreAcquire acquire = Acquire(op, key);
+    acquire.want.mode = core::Mode::kShared;
+    return acquire;
+  }
   static core::StoreRelease Release(core::OpId op, const std::string& key, core::Duration block = {}) {
     return {.op = op, .name = Name(key), .token = 5, .block = block};
   }
@@ -45,6 +50,18 @@ class BatchTest : public testing::Test, public CommandSender {
       }
     }
     return calls;
+  }
+  // The lock of each item of a batch, and whether it is an acquire.
+  std::vector<std::string> Items(size_t call) {
+    const ReplyPtr argv = Parse(sent_[call].first);
+    const size_t items = (argv->elements - 5) / 2;
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < items; ++i) {
+      const std::string_view key = Text(*argv->element[3 + i]);
+      const bool acquires = Text(*argv->element[5 + items + i]).front() == 'a';
+      texts.push_back(Cat(key.substr(key.find('/') + 1, 1), acquires ? " acquire" : " release"));
+    }
+    return texts;
   }
   void Reply(size_t call, const std::string& bytes) {
     const ReplyPtr reply = Parse(bytes);
@@ -125,6 +142,55 @@ TEST_F(BatchTest, CommandsOfOneLockKeepTheirOrder) {
   std::vector<core::OpId> answered;
   for (const Decoded& one : decoded_) answered.push_back(one.reply.op);
   EXPECT_EQ(answered, (std::vector<core::OpId>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(BatchTest, WhatReadersOfOneLockSendGoesTogetherInOrder) {
+  batch_.Add(Release(1, "a"));
+  batch_.Add(Acquire(2, "b"));
+  batch_.Add(Read(3, "a"));
+  batch_.Add(Read(4, "c"));
+  batch_.Add(Release(5, "a"));
+  batch_.Add(Read(6, "c"));
+  batch_.Send();
+  ASSERT_EQ(Calls(), std::vector<std::string>{"batch 6"});
+  EXPECT_EQ(Items(0),
+            (std::vector<std::string>{"a release", "a acquire", "a release", "b acquire", "c acquire", "c acquire"}))
+      << "items of one lock stand together";
+  Reply(0,
+        "*7\r\n$4\r\n1795\r\n:7\r\n:1\r\n*2\r\n:8\r\n$4\r\n1795\r\n:1\r\n:1\r\n*4\r\n:1\r\n"
+        "$4\r\n1795\r\n$4\r\n1796\r\n$4\r\n1795\r\n");
+  std::vector<core::OpId> answered;
+  for (const Decoded& one : decoded_) answered.push_back(one.reply.op);
+  EXPECT_EQ(answered, (std::vector<core::OpId>{1, 3, 5, 2, 4, 6}));
+  EXPECT_EQ(std::get<core::AcquireGranted>(decoded_[5].reply.outcome).token, 1796u);
+}
+
+TEST_F(BatchTest, WhoIsNoReaderSharesNoBatchWithOthersOfTheLock) {
+  batch_.Add(Read(1, "a"));
+  batch_.Add(Acquire(2, "a"));
+  batch_.Add(Read(3, "a"));
+  batch_.Add(Release(4, "a"));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"acquire 4", "acquire 4", "batch 2"}));
+  core::StoreAcquire permit = Acquire(6, "b");
+  permit.want = {.mode = core::Mode::kPermit, .limit = 3};
+  batch_.Add(Release(5, "b"));
+  batch_.Add(core::StoreCommand(permit));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"release 4", "acquire 4"}));
+}
+
+TEST_F(BatchTest, ReadersFillTheFirstBatchAndThenTheSecond) {
+  for (core::OpId i = 1; i <= 15; ++i) batch_.Add(Read(i, "a"));
+  batch_.Add(Read(16, "b"));
+  for (core::OpId i = 17; i <= 20; ++i) batch_.Add(Read(i, i % 2 == 0 ? "a" : "b"));
+  for (core::OpId i = 21; i <= 32; ++i) batch_.Add(Release(i, "a"));
+  batch_.Add(Read(33, "b"));
+  batch_.Send();
+  ASSERT_EQ(Calls(), (std::vector<std::string>{"batch 16", "batch 16", "acquire 4"}));
+  std::vector<std::string> second(Items(1));
+  EXPECT_EQ(std::vector<std::string>(second.begin(), second.begin() + 5),
+            (std::vector<std::string>{"b acquire", "b acquire", "a acquire", "a acquire", "a release"}));
 }
 
 TEST_F(BatchTest, WhatComesBehindAFullBatchOpensTheNext) {

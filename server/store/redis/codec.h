@@ -94,7 +94,8 @@ class Codec {
   // For how long the lock's token outlives its grant.
   core::Duration TokenKeep(const core::LockName& name) const;
 
-  // As one call of batch.lua. All of different locks with one TokenKeep; acquires, and releases that do not block.
+  // As one call of batch.lua. Acquires, and releases that do not block, of locks with one TokenKeep; those of one lock
+  // stand together.
   // REQUIRES: !holds_off(); batch.lua knows no hold-off.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 

@@ -2,6 +2,7 @@
 #include "store/redis/script_batch.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -20,8 +21,11 @@ const core::LockName* LockOf(const core::StoreCommand& command) {
   return release != nullptr && release->block <= core::Duration::zero() ? &release->name : nullptr;
 }
 
-bool Has(const std::vector<core::StoreCommand>& batch, const core::LockName& lock) {
-  return std::any_of(batch.begin(), batch.end(), [&](const auto& one) { return *LockOf(one) == lock; });
+// What readers send, as far as the command shows. What several readers ask of one lock batch.lua does in one go; other
+// items of one lock it does one by one, which costs more than calls of their own scripts.
+bool MayBeReaders(const core::StoreCommand& command) {
+  const auto* acquire = std::get_if<core::StoreAcquire>(&command);
+  return acquire == nullptr || acquire->want.mode == core::Mode::kShared;
 }
 
 }  // namespace
@@ -32,9 +36,21 @@ ScriptBatch::ScriptBatch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_
   second_.reserve(kMaxItems);
 }
 
+ScriptBatch::Batch::iterator ScriptBatch::BehindItsLock(Batch& batch, const core::LockName& lock) {
+  const auto last = std::find_if(batch.rbegin(), batch.rend(), [&](const auto& one) { return *LockOf(one) == lock; });
+  return last == batch.rend() ? batch.begin() : last.base();
+}
+
 bool ScriptBatch::HasRoom(const Batch& batch, const core::LockName& lock) const {
   return batch.size() < kMaxItems &&
          (batch.empty() || codec_->TokenKeep(*LockOf(batch.front())) == codec_->TokenKeep(lock));
+}
+
+bool ScriptBatch::Join(Batch& batch, Batch::iterator behind, core::StoreCommand& command) const {
+  // All of this lock that is in the batch may be readers', or it is one command: so the last one tells.
+  if (batch.size() >= kMaxItems || !MayBeReaders(command) || !MayBeReaders(*std::prev(behind))) return false;
+  batch.insert(behind, std::move(command));
+  return true;
 }
 
 void ScriptBatch::Add(core::StoreCommand&& command) {
@@ -43,15 +59,18 @@ void ScriptBatch::Add(core::StoreCommand&& command) {
     Send();
     return SendAlone(command);
   }
-  const bool behind_second = Has(second_, *lock);
-  if (!behind_second && HasRoom(first_, *lock) && !Has(first_, *lock)) {
-    first_.push_back(std::move(command));
-  } else if (!behind_second && HasRoom(second_, *lock)) {
-    second_.push_back(std::move(command));
+  const auto second = BehindItsLock(second_, *lock);
+  if (second != second_.begin()) {
+    if (Join(second_, second, command)) return;
   } else {
-    Send();
-    first_.push_back(std::move(command));
+    const auto first = BehindItsLock(first_, *lock);
+    const bool has = first != first_.begin();
+    if (has && Join(first_, first, command)) return;
+    if (!has && HasRoom(first_, *lock)) return first_.push_back(std::move(command));
+    if (HasRoom(second_, *lock)) return second_.push_back(std::move(command));
   }
+  Send();
+  first_.push_back(std::move(command));
 }
 
 void ScriptBatch::Send() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sends several acquires and releases as one call of lua/batch.lua, which costs the server half as much as one call
-// each. A batch holds commands of different locks that were submitted within one turn of the loop. A command that is
-// alone, and every other verb, is a call of its own script. Commands of one lock leave in the order in which they came;
-// those of different locks may change places. So two batches are open at a time: callers who release a lock and ask for
-// it again fill the first with releases and the second with acquires.
+// each. A batch holds commands that were submitted within one turn of the loop: of each lock one, or what its readers
+// sent. A command that is alone, and every other verb, is a call of its own script. Commands of one lock leave in the
+// order in which they came; those of different locks may change places. So two batches are open at a time: callers who
+// release a lock and ask for it again EXCLUSIVE fill the first with releases and the second with acquires.
 // All locks of a batch must be of one server, and in a Cluster of one slot.
 //
 // Thread: the loop's. Codec and caller outlive it.
@@ -36,6 +36,11 @@ class ScriptBatch {
  private:
   using Batch = std::vector<core::StoreCommand>;
 
+  // Where the next command of the lock would stand; the beginning: there is none of it.
+  static Batch::iterator BehindItsLock(Batch& batch, const core::LockName& lock);
+  // Takes the command when it may share the batch with those of its lock, which end at `behind`.
+  bool Join(Batch& batch, Batch::iterator behind, core::StoreCommand& command) const;
+  // For a command of a lock that is not in it.
   bool HasRoom(const Batch& batch, const core::LockName& lock) const;
   void SendBatch(Batch& batch);
   void Answered(const std::vector<SentCommand>& sent, const Answer& answer) const;
@@ -45,7 +50,7 @@ class ScriptBatch {
   ScriptCaller* const scripts_;
   const OnAnswer on_answer_;
 
-  Batch first_;   // of each lock at most one command
+  Batch first_;   // commands of one lock stand together
   Batch second_;  // the same; leaves behind the first
 };
 
