@@ -258,7 +258,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
 
 std::string Mischief::LeaseBytes(const Action& action, Deed verb) const {
   Action neighbour = action;
-  ++neighbour.lock;
+  ++neighbour.lock, ++neighbour.who, ++neighbour.b;
   std::vector<core::StoreCommand> both = {Command(action, verb),
                                           Command(neighbour, action.b % 2 == 0 ? Deed::kAcquire : Deed::kRelease)};
   const bool blocks = std::any_of(both.begin(), both.end(), [](const core::StoreCommand& command) {

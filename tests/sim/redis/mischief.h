@@ -90,7 +90,7 @@ class Mischief {
   uint64_t Token(const Action& action, const core::LockName& lock) const;
   // One of the lock's five keys.
   std::string Key(const Action& action, uint8_t which) const;
-  // An acquire or a release, alone or in a batch with a neighbour of another lock.
+  // An acquire or a release, alone or in a batch with a neighbour, often one of the same lock.
   std::string LeaseBytes(const Action& action, Deed verb) const;
   // A call of the verb that the deed names, as bytes.
   std::string CallBytes(const Action& action, Deed verb) const;
