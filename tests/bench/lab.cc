@@ -68,8 +68,9 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
   std::vector<std::string> args{setup.daemon, "--listen", unix_target_,   "--listen", "127.0.0.1:0", "--http=",
                                 "--redis",    store_url,  "--key-prefix", key_prefix, "--log-level", "warn"};
   args.insert(args.end(), more_flags.begin(), more_flags.end());
-  // Unless a row says otherwise it measures the way to the store, which a lock that lingers saves.
-  if (std::ranges::find(more_flags, "--linger") == more_flags.end()) args.insert(args.end(), {"--linger", "0"});
+  if (std::ranges::find(more_flags, "--linger") == more_flags.end()) {
+    args.insert(args.end(), {"--linger", setup.linger});
+  }
   const auto start = std::chrono::steady_clock::now();
   child_ = std::make_unique<Child>(args, dir + "/" + name + ".log");
   UntilServing(*child_, setup.daemon, [&] {
