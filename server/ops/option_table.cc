@@ -225,7 +225,7 @@ constexpr OptionRow kTable[] = {
      "how long the store keeps a lock that is not renewed, for requests without a ttl"},
     {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
      "a lease is renewed when about this part of its ttl has passed"},
-    {"linger", kTime, &O::linger, "0s", "0s..1s",
+    {"linger", kTime, &O::linger, "50ms", "0s..1s",
      "how long an EXCLUSIVE lock is kept after its release and given to the next caller of this broker without asking "
      "the store; other brokers get it as soon as they ask; not of redlock:// and with --wait-replicas; 0: it is given "
      "back at once"},
