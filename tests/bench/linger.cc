@@ -159,7 +159,7 @@ Sample InTurn(Lab& lab, Keeps keeps) {
     const double took = static_cast<double>(NowNanos() - start) * 1e-9;
     sample->values["pairs/s"] = pairs / took;
     sample->values["p99 µs"] = latency.Micros(0.99);
-    sample->values["recalls/s"] = (lab.RedisCalls("publish") - before) / took;
+    sample->values["messages/s"] = (lab.RedisCalls("publish") - before) / took;
   });
 }
 

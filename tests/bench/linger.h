@@ -22,7 +22,7 @@ Sample KeptLocks(Lab& lab, Keeps keeps, size_t sessions, size_t in_flight);
 Sample Recalls(Lab& lab, Keeps keeps);
 
 // Two callers take one lock in turn, each through a broker of its own.
-// Columns: pairs/s, p99 µs (of an acquire), recalls/s.
+// Columns: pairs/s, p99 µs (of an acquire), messages/s (two of a recall: itself, and the hand-off that follows).
 Sample InTurn(Lab& lab, Keeps keeps);
 
 }  // namespace distlock::bench
