@@ -66,7 +66,9 @@ Section Turns(const Setup&) {
                     {"given back at once", [](Lab& lab) { return InTurn(lab, Keeps::kNothing); }}},
           .comparisons = {{"against given back at once", Kind::kRatio, "kept for 50 ms", "given back at once",
                            "pairs/s", "0.98", ""}},
-          .notes = "A recall is two messages: itself, and the hand-off that follows. Goal: at most one a second of each broker."};
+          .notes =
+              "A recall is two messages: itself, and the hand-off that follows. Goal: at most one a second of each "
+              "broker."};
 }
 
 }  // namespace

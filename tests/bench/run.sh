@@ -82,7 +82,7 @@ if [ -n "$charts" ] && [ -z "$json" ]; then
 fi
 
 # Rows whose figures depend on the way to the store.
-readonly AT_A_DISTANCE='^(lone|linger|linger-recall|linger-turns|multiplexed|library|handoff-idle|rw|peers|peers-handoff)/'
+readonly AT_A_DISTANCE='^(lone|linger(-.*)?|multiplexed|library|handoff-idle|rw|peers|peers-handoff)/'
 
 # One run; "" is a store on this machine.
 measure() {
