@@ -29,7 +29,7 @@ class ClusterStage:
         if hold_off == "auto":
             self.times.recovery += HOLD_OFF_S + 2 * NODE_TIMEOUT_MS / 1000
         self.history = History(self.folder / "history", self.times)
-        self.workers, self.pause_ms = 6, 60
+        self.workers, self.pause_ms, self.locks = 6, 60, 12
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)
         self.cluster = ClusterSet(self.world)

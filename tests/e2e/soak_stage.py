@@ -145,11 +145,14 @@ class Load(Process):
 
 
 class Stage:
+    locks = 12  # that the clients share
+    linger = ""  # of the brokers; "": as they are installed
+
     def __init__(self, folder, seed, program, short, brokers, clients):
         self.folder, self.seed = pathlib.Path(folder), seed
         self.times = Times(short)
         self.history = History(self.folder / "history", self.times)
-        self.workers, self.pause_ms, self.locks, self.linger = 6, 110, 12, ""
+        self.workers, self.pause_ms = 6, 110
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)
         self.program, self.store = program, None
