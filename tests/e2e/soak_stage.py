@@ -53,15 +53,17 @@ class Times:
 class History:
     """The records of this program, and the folder with the records of all."""
 
-    def __init__(self, folder, times):
+    def __init__(self, folder, times, lingers=True):
+        """lingers: brokers may keep locks after their release."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
         self._lock = threading.Lock()
         self._file = open(self.folder / "driver.jsonl", "w", encoding="utf-8", buffering=1)
         self._offsets = {}
         self.grants = 0
-        self._line({"run": {"calm": False, "validity": ns(times.validity), "longest_ttl": ns(times.longest_ttl),
-                            "slack": ns(times.slack), "slow": ns(times.slack), "recovery": ns(times.recovery)}})
+        self._line({"run": {"calm": False, "lingers": lingers, "validity": ns(times.validity),
+                            "longest_ttl": ns(times.longest_ttl), "slack": ns(times.slack), "slow": ns(times.slack),
+                            "recovery": ns(times.recovery)}})
 
     def files(self):
         return sorted(self.folder.glob("*.jsonl"))
@@ -147,11 +149,12 @@ class Load(Process):
 class Stage:
     locks = 12  # that the clients share
     linger = ""  # of the brokers; "": as they are installed
+    lingers = True  # brokers of such a store keep locks after their release
 
     def __init__(self, folder, seed, program, short, brokers, clients):
         self.folder, self.seed = pathlib.Path(folder), seed
         self.times = Times(short)
-        self.history = History(self.folder / "history", self.times)
+        self.history = History(self.folder / "history", self.times, self.lingers)
         self.workers, self.pause_ms = 6, 110
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)

@@ -18,7 +18,9 @@ bool Accepted(const Index& index, const Tenure& tenure) {
 // promised, a ttl at most. What a lease is promised that was given a kept lock, an earlier one was.
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
   const Keep* const keep = earlier.kept_from == kNotSeen ? nullptr : index.KeepAt(earlier.lock, earlier.kept_from);
-  const int64_t promised = keep == nullptr ? index.TermsOf(earlier).ttl_ns : keep->ttl_ns;
+  const int64_t promised = keep != nullptr            ? keep->ttl_ns
+                           : index.MayBeKept(earlier) ? index.history.longest_ttl_ns
+                                                      : index.TermsOf(earlier).ttl_ns;
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
     if (one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew && believed_until <= one.at + promised)

@@ -191,6 +191,36 @@ TEST(Kept, WhatTheStoreForgotIsBelievedInForTheTtlOfTheFirstLease) {
   EXPECT_VIOLATED(GivenOn(std::nullopt, 2051, 50, FreedHow::kForgotten, 50), "I1");
 }
 
+// The store forgot ann's lock when its broker kept it, or had given it to bob and not told the store yet.
+TEST(Kept, WhereTheStoreIsNotSeenALockThatItForgotMayHaveBeenGivenOn) {
+  for (const bool lingers : {false, true}) {
+    for (const int64_t forgot : {95, 105}) {
+      HistoryBuilder b;
+      b.Raw().lingers = lingers;
+      b.Holds(10, 100, b.Asks(0, "ann"), 5);
+      b.Fault(forgot, FaultKind::kStoreEmptied);
+      b.Forgot(forgot);
+      const int64_t bob = b.Asks(110, "bob");
+      b.Granted(111, bob, 6, 600);
+      b.Lost(113, bob, core::LostReason::kTaken);
+      b.Holds(112, 200, b.Asks(111, "cat"), 7);
+      EXPECT_VIOLATED(b, lingers ? "" : "I1");
+    }
+  }
+}
+
+TEST(Kept, ButIsNotBelievedInForLongerThanATtlAfterThat) {
+  HistoryBuilder b;
+  b.Raw().lingers = true;
+  b.Fault(5, FaultKind::kStoreEmptied);
+  b.Forgot(5);
+  const int64_t bob = b.Asks(110, "bob");
+  b.Granted(111, bob, 6, 1000);
+  for (int64_t at = 900; at < 2100; at += 900) b.Believes(at, bob, at + 1000);
+  b.Holds(2050, 2060, b.Asks(112, "cat"), 7);
+  EXPECT_VIOLATED(b, "I1");
+}
+
 // ---- Against the store ----
 
 TEST(Holding, BeliefWithinIsRight) {

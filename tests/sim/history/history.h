@@ -129,6 +129,8 @@ struct History {
   bool calm = false;  // no fault at all: no loss, no false alarm, arrival order is strict, hand-off is prompt
   int64_t validity_ns = 0;
   int64_t longest_ttl_ns = 0;  // with lock_delay
+  // Brokers may keep a lock after its release and give it to their next lease, of which the store hears later.
+  bool lingers = false;
   // Added to every bound for messages there and back and for a busy machine: in calm times, and while there are faults.
   int64_t slack_ns = 100'000'000;
   int64_t slow_ns = 5'000'000'000;

@@ -128,10 +128,18 @@ class Index {
     if (from != kNotSeen && from <= at) terms.kind = HoldKind::kShared;
     return terms;
   }
-  // The earliest time at which the store can have granted it.
+  // Whether it may have been given a lock that its broker had kept, where the store cannot be observed.
+  bool MayBeKept(const Tenure& tenure) const {
+    const LeaseTerms& terms = TermsOf(tenure);
+    return history.lingers && !sees_store && !terms.detached && terms.kind == HoldKind::kExclusive &&
+           terms.lock_delay_ns == 0 && terms.max_hold_ns == 0;
+  }
+  // The earliest time at which the store can have granted it. Of a kept lock: to the lease before, for a ttl.
   int64_t BeganNotBefore(const Tenure& tenure) const {
     if (tenure.kept_from != kNotSeen) return tenure.kept_from;
-    return tenure.took != kNotSeen ? tenure.took : fates[static_cast<size_t>(tenure.lease)].asked;
+    if (tenure.took != kNotSeen) return tenure.took;
+    const int64_t asked = fates[static_cast<size_t>(tenure.lease)].asked;
+    return MayBeKept(tenure) ? asked - history.longest_ttl_ns : asked;
   }
   // The last of this lock that began by `at`; null: none did.
   const Keep* KeepAt(int32_t lock, int64_t at) const;

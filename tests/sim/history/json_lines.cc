@@ -128,6 +128,7 @@ void HistoryReader::ReadLine(const std::string& text) {
 void HistoryReader::ReadRun(const Line& line) {
   has_run_ = true;
   history_.calm = line.Get("calm", false);
+  history_.lingers = line.Get("lingers", false);
   history_.validity_ns = line.Get<int64_t>("validity");
   history_.longest_ttl_ns = line.Get<int64_t>("longest_ttl");
   history_.slack_ns = line.Get("slack", history_.slack_ns);
@@ -286,6 +287,7 @@ json ObjectOf(const History& history, const Record& record) {
 
 void WriteHistory(const History& history, std::ostream& out) {
   const json run = {{"calm", history.calm},
+                    {"lingers", history.lingers},
                     {"validity", history.validity_ns},
                     {"longest_ttl", history.longest_ttl_ns},
                     {"slack", history.slack_ns},
