@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/linger.h"
 
-#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -107,16 +106,8 @@ double TripMicros(const Lab& lab) {
 }  // namespace
 
 Sample KeptLocks(Lab& lab, Keeps keeps, size_t sessions, size_t in_flight) {
-  Sample sample;
-  try {
-    const std::unique_ptr<Daemon> broker = lab.FreshBroker("kept", Flags(keeps));
-    const std::unique_ptr<Load> load = BrokerSessions(broker->target(), sessions, in_flight);
-    sample = Measure(lab.size(), {lab.redis_pid(), {broker->pid()}}, *load);
-    lab.EndFreshBroker(*broker);
-  } catch (const std::runtime_error& e) {
-    if (sample.error.empty()) sample.error = e.what();
-  }
-  return sample;
+  return MeasureFresh(lab, "kept", Flags(keeps),
+                      [=](const Daemon& broker) { return BrokerSessions(broker.target(), sessions, in_flight); });
 }
 
 Sample Recalls(Lab& lab, Keeps keeps) {

@@ -71,6 +71,20 @@ Sample Measure(const Size& size, const Servers& servers, Load& load) {
   return sample;
 }
 
+Sample MeasureFresh(Lab& lab, const std::string& name, const std::vector<std::string>& more_flags,
+                    const std::function<std::unique_ptr<Load>(const Daemon&)>& make) {
+  Sample sample;
+  try {
+    const std::unique_ptr<Daemon> broker = lab.FreshBroker(name, more_flags);
+    const std::unique_ptr<Load> load = make(*broker);
+    sample = Measure(lab.size(), {lab.redis_pid(), {broker->pid()}}, *load);
+    lab.EndFreshBroker(*broker);
+  } catch (const std::runtime_error& e) {
+    if (sample.error.empty()) sample.error = e.what();
+  }
+  return sample;
+}
+
 CpuMeter::CpuMeter(Servers servers)
     : servers_(std::move(servers)), client_(OwnCpuSeconds()), redis_(Redis()), daemons_(Daemons()) {}
 

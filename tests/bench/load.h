@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -73,6 +75,9 @@ struct Servers {
 // broker, daemon CPU (µs per pair).
 Sample Measure(const Size& size, const Servers& servers, Load& load);
 Sample Measure(const Lab& lab, Load& load, bool through_broker);  // the servers of the Lab
+// The load that make(broker) gives, on a new broker, which ends with the measurement: so all cases begin alike.
+Sample MeasureFresh(Lab& lab, const std::string& name, const std::vector<std::string>& more_flags,
+                    const std::function<std::unique_ptr<Load>(const Daemon&)>& make);
 
 // The CPU time of clients, Redis and brokers from construction to PerUnit().
 class CpuMeter {

@@ -84,19 +84,14 @@ struct Shape {
   MakeLoad make;
 };
 
-// A broker of its own for each sample, so that all cases begin alike.
 Case Guarded(const std::string& name, Asked asked, const MakeLoad& make) {
-  return {name, [=](Lab& lab) {
-            Sample sample;
+  return {name, [=](Lab& lab) -> Sample {
             try {
-              const std::unique_ptr<Daemon> broker = lab.FreshBroker("guarded", Flags(lab, asked));
-              const std::unique_ptr<Load> load = make(Reach(lab, *broker, asked));
-              sample = Measure(lab.size(), {lab.redis_pid(), {broker->pid()}}, *load);
-              lab.EndFreshBroker(*broker);
+              return MeasureFresh(lab, "guarded", Flags(lab, asked),
+                                  [&](const Daemon& broker) { return make(Reach(lab, broker, asked)); });
             } catch (const std::runtime_error& e) {
-              if (sample.error.empty()) sample.error = e.what();
+              return {{}, e.what()};  // of the files that the flags name
             }
-            return sample;
           }};
 }
 

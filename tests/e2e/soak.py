@@ -156,7 +156,7 @@ def judge(stage, soak, options):
     void = [f"{fault.row.name}: caused, but not observed ({fault.error})" for fault in soak.done if not fault.evidence]
     if rate < options.min_rate:
         void.append(f"only {rate:.0f} grants a second in calm times, {options.min_rate} wanted")
-    if options.linger and not soak.given_on:
+    if options.linger not in ("", "0") and not soak.given_on:
         void.append("no lock was given on")
     if soak.quiet_bursts:
         void.append(f"no grant at all in {soak.quiet_bursts} times of faults")

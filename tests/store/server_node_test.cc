@@ -81,13 +81,13 @@ class ServerNodeTest : public testing::Test, public StoreListener {
   std::string TrustOfNextAcquire(size_t i) { return NextAcquire(i, 9); }
 
   FakeNetwork net_;
+  std::vector<std::string> problems_;
   SingleStore store_{net_.network, Options([this](const absl::Status& why) { problems_.emplace_back(why.message()); })};
   int ups_ = 0;
   int renews_ = 0;
   int downs_ = 0;
   int channel_ups_ = 0;
   std::vector<core::Duration> steps_;
-  std::vector<std::string> problems_;
   core::Instant made_{};
 
  private:
