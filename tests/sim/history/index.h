@@ -134,8 +134,8 @@ class Index {
     return history.lingers && !sees_store && !terms.detached && terms.kind == HoldKind::kExclusive &&
            terms.lock_delay_ns == 0 && terms.max_hold_ns == 0;
   }
-  // The earliest time at which the store can have granted it. It may have granted a kept lock to an earlier lease, a ttl
-  // before.
+  // The earliest time at which the store can have granted it. A kept lock it may have granted to an earlier lease, a
+  // ttl before.
   int64_t BeganNotBefore(const Tenure& tenure) const {
     if (tenure.kept_from != kNotSeen) return tenure.kept_from;
     if (tenure.took != kNotSeen) return tenure.took;
