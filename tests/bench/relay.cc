@@ -115,6 +115,7 @@ class RelayedCall {
     if (!in_.DumpToSingleSlice(&slice).ok()) return;
     std::string command(reinterpret_cast<const char*>(slice.begin()), slice.size());
     if (!is_unary_) stream_.Read(&in_, &read_);
+    if (context_.method() == kRelayEcho) return Write(command);
     upstream_.Ask({std::move(command), [this](const std::string& answer) { Write(answer); }});
   }
 

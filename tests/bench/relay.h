@@ -3,7 +3,7 @@
 // The least that a broker must do: each message of a stream, or each unary call, is a Redis command, which one
 // connection carries for all, and its answer goes back as a message. It has no locks, leases, fencing tokens, checks or
 // metrics. Its time is the cost of gRPC, of the machine's wake-ups and of Redis' socket; the rest of distlockd's time
-// is distlockd's own.
+// is distlockd's own. A message of the echo stream goes back at once: that is the cost of gRPC alone.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@
 namespace distlock::bench {
 
 inline constexpr const char* kRelayStream = "/bench.Relay/Stream";
+inline constexpr const char* kRelayEcho = "/bench.Relay/Echo";
 inline constexpr const char* kRelayUnary = "/bench.Relay/Unary";
 
 // In a process of its own: serves at `listen` (a gRPC address) until it is killed. Returns the exit code.
@@ -37,6 +38,8 @@ class Relay {
 // `clients` connections to a relay at `target`, each with one stream and one command in flight: SET NX PX and
 // compare-and-delete. The scripts are loaded through `lab`.
 std::unique_ptr<Load> RelayClients(const Lab& lab, std::string target, size_t clients);
+// As many messages, which the relay sends back without asking Redis.
+std::unique_ptr<Load> EchoClients(const Lab& lab, std::string target, size_t clients);
 // The same, with one unary call in flight instead of a stream.
 std::unique_ptr<Load> RelayUnaryClients(const Lab& lab, const std::string& target, size_t clients);
 

@@ -22,9 +22,10 @@ using Done = std::function<void()>;
 // One stream with one command in flight: the later of the answer and the end of the write starts the next command.
 class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  RelayCaller(Load& load, Tally& tally, const std::string& target, size_t i, Done done)
+  RelayCaller(Load& load, Tally& tally, const char* method, const std::string& target, size_t i, Done done)
       : load_(load),
         tally_(tally),
+        is_echo_(method == kRelayEcho),
         slot_(DirectKind::kSetNx, "relay-" + std::to_string(i)),
         acquire_(Bytes(slot_.acquire())),
         release_(Bytes(slot_.release())),
@@ -32,7 +33,7 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
         done_(std::move(done)) {
     context().set_wait_for_ready(true);
     sent_ = NowNanos();
-    StartCall(stub_.PrepareCall(&context(), kRelayStream, SharedCallThread().queue()), acquire_);
+    StartCall(stub_.PrepareCall(&context(), method, SharedCallThread().queue()), acquire_);
     StartRead(&in_);
   }
 
@@ -43,10 +44,15 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
     grpc::Slice slice;
     if (!in_.TrySingleSlice(&slice).ok()) in_.DumpToSingleSlice(&slice);
     const std::string_view answer(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    if (answer != (holding_ ? "1" : "OK")) load_.Fail("the relay answers " + std::string(answer));
+    if (answer != Expected()) load_.Fail("the relay answers " + std::string(answer));
     if (holding_) tally_.pairs.fetch_add(1, std::memory_order_relaxed);
     holding_ = !holding_;
     GoOn();
+  }
+
+  std::string_view Expected() const {
+    if (is_echo_) return holding_ ? slot_.release() : slot_.acquire();
+    return holding_ ? "1" : "OK";
   }
 
   void OnWriteDone(bool ok) override {
@@ -68,6 +74,7 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
 
   Load& load_;
   Tally& tally_;
+  const bool is_echo_;
   const DirectSlot slot_;
   const grpc::ByteBuffer acquire_;
   const grpc::ByteBuffer release_;
@@ -82,15 +89,15 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
 
 class RelayLoad final : public Load {
  public:
-  RelayLoad(const Lab& lab, std::string target, size_t clients)
-      : Load(clients), target_(std::move(target)), clients_(clients) {
+  RelayLoad(const Lab& lab, const char* method, std::string target, size_t clients)
+      : Load(clients), method_(method), target_(std::move(target)), clients_(clients) {
     DirectSlot::LoadScripts(lab.Connect().get());
   }
 
   void Start() override {
     std::lock_guard lock(mu_);
     for (size_t i = 0; i < clients_; ++i) {
-      callers_.push_back(std::make_unique<RelayCaller>(*this, tally(i), target_, i, [this] {
+      callers_.push_back(std::make_unique<RelayCaller>(*this, tally(i), method_, target_, i, [this] {
         std::lock_guard here(mu_);
         ++done_;
         all_done_.notify_all();
@@ -106,6 +113,7 @@ class RelayLoad final : public Load {
   }
 
  private:
+  const char* const method_;
   const std::string target_;
   const size_t clients_;
   std::mutex mu_;
@@ -131,7 +139,11 @@ Relay::Relay(const Lab& lab, Transport over) {
 }
 
 std::unique_ptr<Load> RelayClients(const Lab& lab, std::string target, size_t clients) {
-  return std::make_unique<RelayLoad>(lab, std::move(target), clients);
+  return std::make_unique<RelayLoad>(lab, kRelayStream, std::move(target), clients);
+}
+
+std::unique_ptr<Load> EchoClients(const Lab& lab, std::string target, size_t clients) {
+  return std::make_unique<RelayLoad>(lab, kRelayEcho, std::move(target), clients);
 }
 
 }  // namespace distlock::bench

@@ -69,6 +69,8 @@ std::vector<Section> ClusterSections(const Setup& setup) {
               {{"p50 of a Cluster beyond one server, µs", Kind::kDifference, kCluster, kOne, "p50 µs", "10", ""},
                {"and of one without channels of shards, µs", Kind::kDifference, kNoChannels, kOne, "p50 µs", "", ""}},
               std::string("Two parties. ") + kNote};
+  for (Section* const section : {&lone, &many}) section->floors = {{kCluster, kOne, "pairs/s", ""}};
+  hot.floors = {{kCluster, kOne, "p50 µs", ""}, {kNoChannels, kOne, "p50 µs", ""}};
   hot.cases.push_back({kNoChannels, At([](Lab& usual) -> Lab& { return usual.Cluster(false); }, kHotHandoff)});
   return {lone, many, hot};
 }

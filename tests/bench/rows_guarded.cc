@@ -121,6 +121,8 @@ std::vector<Section> GuardedSections(const Setup& setup) {
     section.cases.push_back(Guarded(plain, Asked::kNothing, shape.make));
     section.cases.push_back(Guarded(tls, Asked::kCertificate, shape.make));
     section.cases.push_back(Guarded(policy, Asked::kPolicy, shape.make));
+    section.floors.push_back({tls, plain, "pairs/s", ""});
+    section.floors.push_back({policy, plain, "pairs/s", ""});
     section.comparisons.push_back(
         {shape.name + ", TLS against plain", Kind::kRatio, tls, plain, "pairs/s", "0.85", ""});
     section.comparisons.push_back(

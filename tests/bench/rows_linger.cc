@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of locks that brokers keep for a moment after their release, beside the same without.
+#include <stdexcept>
 #include <string>
 
 #include "bench/direct.h"
 #include "bench/linger.h"
+#include "bench/relay.h"
 #include "bench/rows.h"
 
 namespace distlock::bench {
@@ -11,14 +13,26 @@ namespace {
 
 using Kind = Comparison::Kind;
 
+Sample Echoed(const Lab& lab, size_t clients) {
+  try {
+    const Relay relay(lab);
+    const auto load = EchoClients(lab, relay.target(), clients);
+    return Measure(lab.size(), {lab.redis_pid(), {relay.pid()}}, *load);
+  } catch (const std::runtime_error& e) {
+    return {{}, e.what(), ""};
+  }
+}
+
 Section Kept(const Setup& setup) {
-  Section section{"linger",
-                  "Locks that linger: the next lease of the same broker is given them without asking the store",
-                  {"pairs/s", "op p50 µs", "op p99 µs", "client CPU", "daemon CPU", "redis CPU"},
-                  {},
-                  {},
-                  "CPU columns are microseconds per pair; the client is this process. Goal of a lone client with the "
-                  "store 0.5 ms away: 8 times direct ones."};
+  Section section{
+      "linger",
+      "Locks that linger: the next lease of the same broker is given them without asking the store",
+      {"pairs/s", "op p50 µs", "op p99 µs", "client CPU", "daemon CPU", "redis CPU"},
+      {},
+      {},
+      "CPU columns are microseconds per pair; the client is this process. The relay sends each message back: no "
+      "broker behind gRPC can be faster. Goal of a lone client with the store 0.5 ms away: 8 times direct "
+      "ones."};
   struct Shape {
     size_t sessions, in_flight;
   };
@@ -34,6 +48,9 @@ Section Kept(const Setup& setup) {
         {plain, [=](Lab& lab) { return KeptLocks(lab, Keeps::kNothing, shape.sessions, shape.in_flight); }});
     section.comparisons.push_back({n + " against given back at once", Kind::kRatio, kept, plain, "pairs/s", "", ""});
     if (shape.in_flight > 1) continue;
+    const std::string echo = n + ", a bare relay that asks nobody";
+    section.cases.push_back({echo, [=](Lab& lab) { return Echoed(lab, shape.sessions); }});
+    section.floors.push_back({kept, echo, "pairs/s", ""});
     section.cases.push_back({direct, [=](Lab& lab) {
                                const auto load = DirectSync(lab, DirectKind::kSetNx, shape.sessions);
                                return Measure(lab, *load, false);
@@ -55,7 +72,8 @@ Section Recalled(const Setup&) {
                           {"added by the recall, p99 µs", Kind::kDifference, kept, plain, "p99 µs", "", ""}},
           .notes =
               "From request to grant. A trip is a PING to the store. Goal of what the recall adds: p50 at most 1.5 "
-              "trips and 0.1 ms, p99 3 trips."};
+              "trips and 0.1 ms, p99 3 trips.",
+          .floors = {{kept, plain, "p50 µs", ""}}};
 }
 
 Section Turns(const Setup&) {
@@ -68,7 +86,8 @@ Section Turns(const Setup&) {
                            "pairs/s", "0.98", ""}},
           .notes =
               "A recall is two messages: itself, and the hand-off that follows. Goal: at most one a second of each "
-              "broker."};
+              "broker.",
+          .floors = {{"kept for 50 ms", "given back at once", "pairs/s", ""}}};
 }
 
 }  // namespace

@@ -65,6 +65,11 @@ Comparison Ratio(const Servers& of, const Servers& against, const std::string& c
           ""};
 }
 
+// A lock at several servers cannot be faster than at one of them, nor with some away faster than with all well.
+Floor FloorAt(const Servers& of, const Servers& floor, const std::string& column) {
+  return {NameOf(of), NameOf(floor), column, ""};
+}
+
 constexpr const char* kNote =
     "All servers over TCP. CPU columns are microseconds per pair or grant; redis CPU and calls/pair are those of the "
     "first server. Two calls a pair are one round of votes and one of releases. Goal: 98 % in one round, so 2.02.";
@@ -89,6 +94,7 @@ Section Lone(const Setup& setup) {
     section.cases.push_back(At(servers, OneInFlight));
   }
   section.comparisons = {Ratio(kThree, kOne, "op p50 µs", "1.4"), Ratio(kFive, kOne, "op p50 µs", "1.8")};
+  section.floors = {FloorAt(kThree, kOne, "op p50 µs"), FloorAt(kFive, kOne, "op p50 µs")};
   return section;
 }
 
@@ -103,7 +109,9 @@ Section Ailing(const Setup& setup) {
   for (const Servers& servers : kAiling) {
     if (setup.size.smoke && (servers.count == 5 || servers.ailment != Ailment::kStopped)) continue;
     section.cases.push_back(At(servers, OneInFlight));
-    section.comparisons.push_back(Ratio(servers, servers.count == 3 ? kThree : kFive, "op p99 µs", "1.0"));
+    const Servers& well = servers.count == 3 ? kThree : kFive;
+    section.comparisons.push_back(Ratio(servers, well, "op p99 µs", "1.0"));
+    section.floors.push_back(FloorAt(servers, well, "op p99 µs"));
   }
   return section;
 }
@@ -122,6 +130,7 @@ Section Hot(const Setup& setup) {
     section.cases.push_back(At(servers, [parties](Lab& lab) { return HotHandoff(lab, parties, 2); }));
     if (servers.count == 1) continue;
     section.comparisons.push_back(Ratio(servers, kOne, "p50 µs", servers.count == 3 ? "1.5" : "2.0"));
+    section.floors.push_back(FloorAt(servers, kOne, "p50 µs"));
   }
   return section;
 }
@@ -148,6 +157,7 @@ Section Queue(const Setup& setup) {
   for (const Servers& servers : {kOne, kThree, kFive, Servers{3, Ailment::kStopped}}) {
     if (setup.size.smoke && servers.count != 3) continue;
     section.cases.push_back(At(servers, [](Lab& lab) { return OneShotQueue(lab); }));
+    if (servers.count > 1) section.floors.push_back(FloorAt(servers, kOne, "makespan ms"));
   }
   for (Case& one : OfLibraries(setup, PeerWork::kQueue, 1, "3 servers, ")) section.cases.push_back(std::move(one));
   return section;
