@@ -106,10 +106,8 @@ class RelayedStream {
 // Takes and gives back a key by turns, through a relay of its own.
 class RelayedSlot {
  public:
-  RelayedSlot(const Lab& lab, const std::string& name) : relay_(lab), slot_(DirectKind::kSetNx, name) {
-    DirectSlot::LoadScripts(lab.Connect().get());
-    stream_ = std::make_unique<RelayedStream>(relay_.target());
-  }
+  RelayedSlot(const Lab& lab, const std::string& name)
+      : relay_(lab), slot_(WithScripts(lab, name)), stream_(std::make_unique<RelayedStream>(relay_.target())) {}
 
   void Ask() {
     const std::string answer = stream_->Ask(holding_ ? slot_.release() : slot_.acquire());
@@ -118,9 +116,15 @@ class RelayedSlot {
   }
 
  private:
+  // A slot names the scripts as they were loaded before.
+  static DirectSlot WithScripts(const Lab& lab, const std::string& name) {
+    DirectSlot::LoadScripts(lab.Connect().get());
+    return {DirectKind::kSetNx, name};
+  }
+
   const Relay relay_;
   const DirectSlot slot_;
-  std::unique_ptr<RelayedStream> stream_;
+  const std::unique_ptr<RelayedStream> stream_;
   bool holding_ = false;
 };
 
