@@ -4,15 +4,17 @@
 -- the reply.
 if granted then
   tell(watchers)
-  return {GRANTED, NOW, NOW, NOW}
+  return {GRANTED, NOW, NOW, NOW, granted ~= true and granted or nil}
 end
 own_tag = channel
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
-if h.mine and h.kind == 'x' and string.byte(want) == 120 then
+local is_cover = h.kind == 'x' and is_readers(h.value)
+if h.mine and h.kind == 'x' and string.byte(want) == (is_cover and 115 or 120) then
   redis.call('PEXPIRE', HOLDER, str(px))
-  return {GRANTED, NOW, h.mine.token, h.mine.since}
+  local last = is_cover and str(math.max(tonumber(h.mine.token), (last_token(stored)) or 0))
+  return {GRANTED, NOW, h.mine.token, h.mine.since, last or nil}
 end
 local last, length, entries = nil, waiting, nil
 last, bad = last_token(stored)
@@ -21,7 +23,7 @@ if not bad then entries, bad = try('HLEN', WAITERS) end
 if bad then return bad end
 local me = parse_want(want)
 me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, px
-if h.mine and h.kind == me.kind then
+if h.mine and h.many and h.kind == me.kind then
   redis.call('HSET', HOLDER, owner, slot_value(h.mine, now + px * 1000))
   redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
   return {GRANTED, NOW, h.mine.token, h.mine.since}
@@ -34,7 +36,7 @@ local keeper = h.kind == 'x' and keeper_of(h.value)
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
 if h.mine or not mixes and wait == '0' then
   if keeper and keeper ~= broker then publish(keeper, 'recall') end
-  return {MISMATCH, NOW, h.kind, h.limit or 0, keeper and 'lingers' or nil}
+  return {MISMATCH, NOW, is_cover and 's' or h.kind, h.limit or 0, keeper and 'lingers' or nil}
 end
 
 -- Another try of the same request may have a place: this one takes it over, unless it had one of its own before, or the

@@ -1,18 +1,30 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Step, the fast paths of an acquire. Uses acquire's arguments and what MGET said of the lock: value (B:h), stored
 -- (B:t), watchers (B:v). Returns the reply. Anything else goes on behind it, with nothing written, but for a grant of a
--- watched lock, which sets `granted`; `waiting` may then be the length of the queue.
+-- watched lock, which sets `granted`, to the last token of a cover if it is one; `waiting` may then be the length of
+-- the queue. A cover is granted only here: behind it `info` has no mark of that.
 local granted, refusal, waiting
 -- include parts/token_check.lua
--- Fast path: EXCLUSIVE, no holder, empty queue.
-if hold_off == '0' and not value and string.byte(want) == 120 and now_is_next and redis.pcall('ZCARD', QUEUE) == 0 then
+local covers = string.byte(want) == 115 and string.byte(info) == 108
+-- Fast path: EXCLUSIVE or a cover, no holder, empty queue.
+if hold_off == '0' and not value and (covers or string.byte(want) == 120) and now_is_next and
+  redis.pcall('ZCARD', QUEUE) == 0 then
   local mine = '1;' .. owner .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
   local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
 -- include parts/fast_grant.lua
   if refusal then return refusal end
-  if granted and not watchers then return {GRANTED, NOW, NOW, NOW} end
+  if granted and covers then
+    granted = string.format('%.0f', now + COVER_TOKENS)
+    redis.call('SET', TOKEN, granted, 'PX', keep)
+    if not watchers then return {GRANTED, NOW, NOW, NOW, granted} end
+  elseif granted then
+    granted = true
+    if not watchers then return {GRANTED, NOW, NOW, NOW} end
+  end
+end
+if covers and not granted then info = string.match(info, '^l;%x+;r;(.*)$') or info end
 -- Fast path: SHARED, empty queue, and nobody, or readers none of whom may have expired; the caller is none of them.
-elseif hold_off == '0' and not value and string.byte(want) == 115 and stored and now_is_next then
+if not granted and hold_off == '0' and not value and string.byte(want) == 115 and stored and now_is_next then
   waiting = redis.pcall('ZCARD', QUEUE)
   if type(waiting) ~= 'number' then waiting = nil end
   local got = waiting == 0 and redis.pcall('HMGET', HOLDER, 'holders', owner) or {}

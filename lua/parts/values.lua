@@ -59,6 +59,9 @@ local function info_of(holder) return string.match(holder.value, '^1;%x+;%d+;%d+
 -- nil: the holder is no such one.
 local function keeper_of(value) return string.match(value, '^1;%x+;%d+;%d+;%d+;%d+;l;(%x+);') end
 
+-- Whether such a holder is a reader, whose broker may have other readers beside it that the server does not know.
+local function is_readers(value) return string.find(value, '^1;%x+;%d+;%d+;%d+;%d+;l;%x+;r;') ~= nil end
+
 -- The lock of such a holder may be its broker's next lease's already, which the server does not know yet. So nobody but
 -- that broker ends, renews or takes over such a hold: it is told to say who has it, and the caller is to ask again. The
 -- reply; nil: `broker` is that broker, or `holder` is no such one. `tag`: of the brokers' channels here, as of send.

@@ -18,7 +18,7 @@ if not since then return {NOT_HOLDER, NOW} end
 -- a server that has forgotten, must not look like a grant of that server (hold_off).
 if from == owner then
   local head, plain = string.match(value, '^(1;%x+;%d+;%d+;%d+;%d+;)l;%x+;(.*)$')
-  local left = head and redis.call('PTTL', HOLDER) or 0
+  local left = head and string.sub(plain, 1, 2) ~= 'r;' and redis.call('PTTL', HOLDER) or 0
   if left > 0 then
     redis.call('PEXPIRE', HOLDER, left)
     redis.call('SET', HOLDER, head .. plain, 'PX', left)

@@ -69,6 +69,9 @@ void Broker::ExpireDue() {
       case TimerKind::kLinger:
         linger_.OnTimer(static_cast<LingeringLock&>(*due));
         break;
+      case TimerKind::kCover:
+        linger_.OnTimer(static_cast<Cover&>(*due));
+        break;
       case TimerKind::kPace:
         break;  // every Step sends what may leave
     }
@@ -123,11 +126,17 @@ void Broker::Handle(const ForceNotice& in) {
   force_calls_.Handle(in);
 }
 
+void Broker::Handle(const WatchLock& in) {
+  linger_.Handle(BeforeLook{in.name});
+  watches_.Handle(in);
+}
+
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
   // Another primary's clock, or one that has forgotten what is kept.
   if (in.renew_all) linger_.EndAllForGood();
   notes_.OnStoreUp();
+  covers_.OnStoreUp();
   in.renew_all ? RenewAll() : leases_.RenewAtRisk();
   waiters_.OnStoreUp();
   releases_.OnStoreUp();
@@ -183,7 +192,7 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
       return renew_calls_.OnReply(op, reply.op, reply);
     case Op::Sender::kReleases:
       if (const auto* done = std::get_if<GiveBackDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
-      if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.owner);
+      if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.name, op.owner);
       return;
     case Op::Sender::kQueues:
       return queues_.OnReply(op, reply.op, reply);
@@ -196,6 +205,9 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
       return adoptions_.OnReply(op, reply.op, reply);
     case Op::Sender::kNotes:
       return notes_.OnReply(op, reply.op, reply);
+    case Op::Sender::kCovers:
+      if (const auto* done = std::get_if<NoteDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
+      return linger_.OnCoverReply(op, reply.op, reply);
     case Op::Sender::kForceCalls:
       if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return force_calls_.OnReply(op, reply.op, reply);
@@ -204,7 +216,8 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
 
 void Broker::OnTimer(PendingRelease& release) {
   const OwnerId owner = release.owner;
-  if (releases_.OnTimer(release)) waiters_.OnReleased(owner);
+  const LockName name = release.name;
+  if (releases_.OnTimer(release)) waiters_.OnReleased(name, owner);
 }
 
 BrokerStats Broker::Stats() const {

@@ -23,6 +23,7 @@
 #include "core/broker_load.h"
 #include "core/bundles.h"
 #include "core/core_context.h"
+#include "core/covers.h"
 #include "core/downgrades.h"
 #include "core/force_calls.h"
 #include "core/grants.h"
@@ -67,7 +68,8 @@ class Broker {
   void Handle(const Cancel& in);
   void Handle(const Release& in);
   void Handle(Renew& in);
-  void Handle(const WatchLock& in) { watches_.Handle(in); }
+  void Handle(const BeforeLook& in) { linger_.Handle(in); }
+  void Handle(const WatchLock& in);
   void Handle(const Heartbeat& in) { sessions_.Handle(in); }
   void Handle(Downgrade& in) { downgrades_.Handle(in); }
   void Handle(Adopt& in);
@@ -121,7 +123,8 @@ class Broker {
   Queues queues_{core_, grants_};
   Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, past_grants_, linger_}};
   Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, past_grants_, linger_}};
-  Linger linger_{core_, {sessions_, leases_, grants_, notes_, releases_}};
+  Covers covers_{core_, {leases_, grants_, notes_, releases_}};
+  Linger linger_{core_, {sessions_, leases_, grants_, notes_, releases_, covers_}};
   Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, past_grants_}};
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, past_grants_, queues_, notes_};

@@ -17,9 +17,10 @@ struct BrokerConfig {
   double renew_fraction = 1.0 / 3;                   // of the ttl, from send to next renewal; (0, 0.5]
   Duration store_timeout = std::chrono::seconds(5);  // how long a caller waits for a store that does not answer
   Duration queue_slot = std::chrono::seconds(30);    // how long the store keeps this broker's waiters without a tend
-  // How long an EXCLUSIVE lock is kept after its release for the next lease of this broker; 0: it is given back at
-  // once.
+  // How long a lock is kept after its release for the next lease of this broker; 0: it is given back at once.
   Duration linger{};
+  // Whether readers join those that this broker has without asking the store. Only with `linger`.
+  bool covers = false;
   // After somebody else wanted such a lock it is not kept for so long, and for twice as long each time, up to a minute.
   Duration linger_pause = std::chrono::seconds(1);
   uint32_t max_leases_per_session = 10'000;  // granted and waiting together

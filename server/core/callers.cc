@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/leases.h"
 #include "core/limits.h"
+#include "core/linger.h"
 #include "core/look_in.h"
 #include "core/refusal_causes.h"
 #include "core/waiters.h"
@@ -62,6 +63,52 @@ void Waiters::Join(Waiter& waiter, const Acquire& in) {
                      static_cast<uint32_t>(queue.waiters.size()));
   }
   Arm(waiter);
+}
+
+// An attempt of `owner` for a cover has been answered: those who awaited that join it, or ask for themselves.
+void Waiters::LetIn(const LockName& name, const OwnerId& owner) {
+  for (const OwnerId& one : to_.linger.TakeAwaiting(name, owner)) {
+    Waiter* const waiter = Find(one);
+    if (waiter == nullptr || !waiter->awaits) continue;
+    if (to_.linger.Regrant(*waiter)) continue;
+    to_.linger.EndFor(name);
+    Ask(*waiter);
+  }
+}
+
+// Those who came first ask first.
+void Waiters::EndGather(const LockName& name) {
+  for (const OwnerId& one : to_.linger.EndGather(name)) {
+    if (Waiter* const waiter = Find(one); waiter != nullptr && waiter->awaits) Ask(*waiter);
+  }
+}
+
+// The first of those who were held back asks for a cover; the others await its answer.
+void Waiters::Gather(const LockName& name) {
+  bool is_asked = false;
+  bool covers = false;
+  for (const OwnerId& one : std::vector(to_.linger.Awaiting(name))) {
+    Waiter* const waiter = Find(one);
+    if (waiter == nullptr || !waiter->awaits) continue;
+    if (!std::exchange(is_asked, true) || !covers) {
+      Ask(*waiter);
+      covers |= waiter->lingers;
+      continue;
+    }
+    waiter->retry_at = core_.now + CoreContext::AttemptTimeout(waiter->spec.ttl);
+    Arm(*waiter);
+  }
+}
+
+// The attempt that others await goes with the waiter. If it has been answered, LetIn comes before their time.
+void Waiters::HurryAwaiting(const Waiter& waiter) {
+  if (!waiter.lingers) return;
+  for (const OwnerId& one : to_.linger.Awaiting(waiter.spec.name)) {
+    Waiter* const other = Find(one);
+    if (other == nullptr || !other->awaits) continue;
+    other->retry_at = core_.now;
+    Arm(*other);
+  }
 }
 
 // The listener waits for this waiter no longer.

@@ -87,8 +87,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   lease.resume = waiter.spec.resume;
   lease.may_run_until = to_.waiters.LatestRun(waiter);
   to_.leases.Keep(std::move(owned), lease.deadline - lease.ttl + core_.Margin(lease.ttl));
-  const bool directly = news.arrival == Arrival::kAnswer && waiter.attempts == 1 && !waiter.answered;
-  to_.linger.OnGranted(lease, waiter, news.since, directly);
+  to_.linger.OnGranted(lease, waiter, news);
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;

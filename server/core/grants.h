@@ -36,6 +36,7 @@ struct GrantNews {
   Duration ttl{};
   Instant deadline{};
   Arrival arrival = Arrival::kAnswer;
+  uint64_t cover_to = 0;  // as AcquireGranted has it
 };
 
 class Grants final : public TendNews {

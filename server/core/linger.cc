@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/grants.h"
 #include "core/leases.h"
+#include "core/limits.h"
 #include "core/notes.h"
 #include "core/pending_releases.h"
 #include "core/sessions.h"
@@ -20,23 +21,23 @@ constexpr size_t kMostRemembered = 4096;
 constexpr Duration kRemembered = std::chrono::seconds(10);
 constexpr Duration kLongestPause = std::chrono::seconds(60);
 
+}  // namespace
+
 // The lock of a Hold stream is not kept: its release may come through any broker.
-bool IsOfSession(const Waiter& waiter, const Sessions& sessions) {
+bool Linger::IsOfSession(const Waiter& waiter, const Sessions& sessions) {
   if (waiter.callers.empty()) return false;
   const Session* const session = sessions.Find(waiter.callers.front().listener.session);
   return session != nullptr && session->kind == SessionKind::kSession;
 }
-
-}  // namespace
 
 bool Linger::is_on() const {
   return core_.config.linger > Duration::zero() && !core_.config.store.is_quorum && core_.config.store.replicas == 0;
 }
 
 // What the lock of such a lease may be kept for, and given to.
-bool Linger::Suits(const Acquire& spec) {
-  return spec.may_linger && !spec.detached && spec.want.mode == Mode::kExclusive &&
-         spec.lock_delay == Duration::zero() && spec.max_hold == Duration::zero() && !spec.resume;
+bool Linger::Suits(const Acquire& spec, Mode mode) {
+  return spec.may_linger && !spec.detached && spec.want.mode == mode && spec.lock_delay == Duration::zero() &&
+         spec.max_hold == Duration::zero() && !spec.resume;
 }
 
 Linger::Lock* Linger::Find(const LockName& name) {
@@ -54,8 +55,9 @@ Linger::Lock& Linger::LockOf(const LockName& name) {
 void Linger::ForgetIdle() {
   absl::erase_if(locks_, [this](const auto& entry) {
     const Lock& lock = entry.second;
-    return lock.waiters == 0 && lock.lingering == nullptr && !to_.leases.Contains(lock.holder) &&
-           core_.now - lock.used > kRemembered && core_.now >= lock.pause_until;
+    const bool is_kept = lock.lingering != nullptr || to_.covers.Find(entry.first) != nullptr;
+    return lock.waiters == 0 && !is_kept && !to_.leases.Contains(lock.holder) && core_.now - lock.used > kRemembered &&
+           core_.now >= lock.pause_until;
   });
   forget_at_ = 2 * locks_.size();
 }
@@ -63,13 +65,19 @@ void Linger::ForgetIdle() {
 // ---- Acquires ----
 
 bool Linger::Regrant(Waiter& waiter) {
-  if (!is_on() || lingering_ == 0) return false;
+  if (!is_on() || size() == 0 || !core_.store_up || core_.draining) return false;
+  if (Suits(waiter.spec, Mode::kShared)) {
+    Cover* const cover = to_.covers.Find(waiter.spec.name);
+    return cover != nullptr && IsOfSession(waiter, to_.sessions) && to_.covers.Join(*cover, waiter);
+  }
   Lock* const lock = Find(waiter.spec.name);
-  if (lock == nullptr || lock->lingering == nullptr) return false;
-  LingeringLock& before = *lock->lingering;
+  return lock != nullptr && lock->lingering != nullptr && RegrantKept(waiter, *lock);
+}
+
+bool Linger::RegrantKept(Waiter& waiter, Lock& lock) {
+  LingeringLock& before = *lock.lingering;
   const Acquire& spec = waiter.spec;
-  if (!Suits(spec) || !IsOfSession(waiter, to_.sessions) || spec.ttl > before.ttl) return false;
-  if (!core_.store_up || core_.draining) return false;
+  if (!Suits(spec, Mode::kExclusive) || !IsOfSession(waiter, to_.sessions) || spec.ttl > before.ttl) return false;
   // An owner of which something else is still to be told to the store is no usual one.
   if (spec.owner == before.owner || to_.releases.Contains(spec.owner) || to_.notes.Contains(spec.owner)) return false;
   if (!to_.notes.MayTell(before.name, before.owner)) return false;
@@ -81,7 +89,7 @@ bool Linger::Regrant(Waiter& waiter) {
   const StoreTime shows{before.base.us + passed.count()};
   if (shows.us <= 0 || static_cast<uint64_t>(shows.us) <= before.token) return false;
 
-  const std::unique_ptr<LingeringLock> kept = std::move(lock->lingering);
+  const std::unique_ptr<LingeringLock> kept = std::move(lock.lingering);
   core_.timers.Cancel(*kept);
   --lingering_;
   const LockName name = spec.name;
@@ -98,7 +106,7 @@ bool Linger::Regrant(Waiter& waiter) {
   lease->lingers = true;
   lease->base = kept->base;
   lease->base_at = kept->base_at;
-  lock->holder = owner;
+  lock.holder = owner;
   to_.leases.AwaitNote(*lease);
   Note(name, LingerOutcome::kGranted);
   to_.notes.Tell(name, {.owner = kept->owner, .token = kept->token, .ttl = kept->ttl, .info = {}}, std::move(to));
@@ -110,6 +118,7 @@ void Linger::OnWaiter(Waiter& waiter) {
   waiter.counted = true;
   Lock& lock = LockOf(waiter.spec.name);
   ++lock.waiters;
+  if (Cover* const cover = to_.covers.Find(waiter.spec.name); cover != nullptr) return to_.covers.Settle(*cover);
   if (lock.lingering != nullptr) return End(lock);
   if (to_.leases.Contains(lock.holder)) lock.wanted = true;
 }
@@ -119,23 +128,40 @@ void Linger::OnWaiterGone(const Waiter& waiter) {
   Lock* const lock = Find(waiter.spec.name);
   DISTLOCK_CHECK(lock != nullptr && lock->waiters > 0);
   --lock->waiters;
+  if (waiter.awaits) --lock->joiners;
+  if (lock->attempt == waiter.spec.owner) lock->attempt = {};
 }
 
-bool Linger::MayLinger(const Waiter& waiter) const {
-  if (!is_on() || core_.draining || waiter.bundle != nullptr || !Suits(waiter.spec)) return false;
+bool Linger::MayLinger(const Waiter& waiter) {
+  const bool reads = core_.config.covers && Suits(waiter.spec, Mode::kShared);
+  if (!is_on() || core_.draining || waiter.bundle != nullptr || !(reads || Suits(waiter.spec, Mode::kExclusive))) {
+    return false;
+  }
   if (!IsOfSession(waiter, to_.sessions)) return false;
-  const auto found = locks_.find(waiter.spec.name);
-  if (found == locks_.end()) return false;
-  const Lock& lock = found->second;
-  return lock.waiters == 1 && lock.grants > 0 && core_.now >= lock.pause_until;
+  Lock* const lock = Find(waiter.spec.name);
+  if (lock == nullptr || lock->waiters > lock->joiners + 1 || core_.now < lock->pause_until) return false;
+  if (!reads) return lock->grants > 0;
+  // Readers come together: the first one already is one that others may join.
+  if (to_.covers.Find(waiter.spec.name) != nullptr || to_.releases.Contains(waiter.spec.owner)) return false;
+  if (HasReaders(*lock)) return false;
+  lock->attempt = waiter.spec.owner;
+  lock->attempt_ttl = waiter.spec.ttl;
+  return true;
 }
 
-void Linger::OnGranted(Lease& lease, const Waiter& waiter, StoreTime since, bool directly) {
-  if (!is_on() || !Suits(waiter.spec)) return;
+void Linger::OnGranted(Lease& lease, const Waiter& waiter, const GrantNews& news) {
+  const bool reads = core_.config.covers && waiter.spec.want.mode == Mode::kShared;
+  if (reads && waiter.lingers && news.cover_to != 0 && to_.covers.Find(lease.name) == nullptr) {
+    return OnCover(LockOf(lease.name), lease, waiter, news);
+  }
+  if (!is_on()) return;
+  if (reads) return OnReader(lease);
+  if (!Suits(waiter.spec, Mode::kExclusive)) return;
+  const bool directly = news.arrival == Arrival::kAnswer && waiter.attempts == 1 && !waiter.answered;
   Lock& lock = LockOf(lease.name);
   lock.grants = directly ? lock.grants + 1 : 0;
   lease.lingers = directly && waiter.lingers;
-  lease.base = since;
+  lease.base = news.since;
   lease.base_at = core_.now;
   const bool recalled = std::exchange(lock.early, false);
   if (!lease.lingers) return;
@@ -152,6 +178,7 @@ bool Linger::Keep(const Release& in) {
   const auto found = session->leases.find(in.acquire);
   if (found == session->leases.end()) return false;
   Lease& lease = *found->second;
+  if (Cover* const cover = to_.notes.CoverOf(lease.owner); cover != nullptr) return LeaveCover(*cover, lease, in);
   if (!lease.lingers || lease.at_risk || lease.bundle != nullptr) return false;
   if (lease.reentry != nullptr && !lease.reentry->others.empty()) return false;
   Lock* const lock = Find(lease.name);
@@ -198,17 +225,20 @@ void Linger::End(Lock& lock, LingerOutcome outcome) {
 void Linger::OnTimer(LingeringLock& lingering) { End(*Find(lingering.name)); }
 
 void Linger::EndOf(const LockName& name, const OwnerId& owner) {
+  OnAwaited(owner);
   if (lingering_ == 0) return;
   Lock* const lock = Find(name);
   if (lock != nullptr && lock->lingering != nullptr && lock->lingering->owner == owner) End(*lock);
 }
 
 void Linger::EndFor(const LockName& name) {
+  if (Cover* const cover = to_.covers.Find(name); cover != nullptr) to_.covers.Settle(*cover);
   if (lingering_ == 0) return;
   if (Lock* const lock = Find(name); lock != nullptr && lock->lingering != nullptr) End(*lock);
 }
 
 void Linger::EndAll() {
+  for (Cover* const cover : to_.covers.All()) to_.covers.Settle(*cover);
   std::vector<LingeringLock*> all;
   if (lingering_ == 0) return;
   for (auto& [name, lock] : locks_) {
@@ -226,6 +256,12 @@ void Linger::EndAllForGood() {
 void Linger::Recall(const LockName& name) {
   Lock* const lock = Find(name);
   if (lock == nullptr) return;
+  if (Cover* const cover = to_.covers.Find(name); cover != nullptr) {
+    if (cover->spreading) return;
+    Note(name, LingerOutcome::kRecalled);
+    Pause(*lock);
+    return to_.covers.Settle(*cover);
+  }
   if (lock->lingering != nullptr) {
     Pause(*lock);
     return End(*lock, LingerOutcome::kRecalled);
@@ -245,10 +281,19 @@ void Linger::Recall(const LockName& name) {
 // act on it; and of an owner that a note names, or that is being released, the store knows better in a moment.
 void Linger::Handle(const SettleNotice& in) {
   if (!is_on()) return;
+  if (Cover* const cover = to_.notes.CoverOf(in.owner); cover != nullptr) return to_.covers.Settle(*cover);
   EndOf(in.name, in.owner);
   if (Lease* const lease = to_.leases.Find(in.owner); lease != nullptr) lease->lingers = false;
   if (!core_.store_up || to_.notes.Contains(in.owner) || to_.releases.Contains(in.owner)) return;
   to_.notes.Unmark(in.name, in.owner, in.token);
+}
+
+void Linger::Handle(const BeforeLook& in) {
+  if (!in.name) {
+    for (Cover* const cover : to_.covers.All()) to_.covers.Settle(*cover);
+  } else if (Cover* const cover = to_.covers.Find(*in.name); cover != nullptr) {
+    to_.covers.Settle(*cover);
+  }
 }
 
 void Linger::Pause(Lock& lock) {
@@ -263,6 +308,7 @@ void Linger::Pause(Lock& lock) {
 void Linger::OnNoted(const LockName& name, const OwnerId& owner, Instant sent, Duration ttl, uint32_t queue_length,
                      bool is_known) {
   Lock* const lock = Find(name);
+  if (Cover* const cover = to_.notes.CoverOf(owner); cover != nullptr) to_.covers.OnNoted(*cover, sent);
   if (Lease* const lease = to_.leases.Find(owner); lease != nullptr) {
     to_.leases.OnNoted(*lease, sent, ttl, is_known);
   } else if (lock != nullptr && lock->lingering != nullptr && lock->lingering->owner == owner) {
@@ -274,6 +320,7 @@ void Linger::OnNoted(const LockName& name, const OwnerId& owner, Instant sent, D
 }
 
 void Linger::OnNotOurs(const LockName& name, const OwnerId& owner) {
+  if (Cover* const cover = to_.notes.CoverOf(owner); cover != nullptr) return to_.covers.OnNotOurs(*cover);
   if (Lease* const lease = to_.leases.Find(owner); lease != nullptr) return to_.leases.OnNotOurs(*lease);
   Lock* const lock = Find(name);
   if (lock == nullptr || lock->lingering == nullptr || lock->lingering->owner != owner) return;
@@ -282,6 +329,9 @@ void Linger::OnNotOurs(const LockName& name, const OwnerId& owner) {
   --lingering_;
 }
 
-void Linger::OnSettled(const OwnerId& owner) { to_.releases.OnSettled(owner); }
+void Linger::OnSettled(const OwnerId& owner) {
+  if (Cover* const cover = to_.notes.CoverOf(owner); cover != nullptr) to_.covers.OnSettled(*cover);
+  to_.releases.OnSettled(owner);
+}
 
 }  // namespace distlock::core

@@ -4,11 +4,13 @@
 // turns protobuf into the one side of it, and store turns it into the words of its server; neither knows of the other.
 #pragma once
 
+#include <optional>
 #include <variant>
 
 #include "core/caller_messages.h"
 #include "core/events.h"
 #include "core/facts.h"
+#include "core/lock_name.h"
 #include "core/store_messages.h"
 
 namespace distlock::core {
@@ -16,10 +18,16 @@ namespace distlock::core {
 // Time passed; nothing else happened.
 struct Tick {};
 
-using Input =
-    std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt, ForceRelease,
-                 WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp, StoreDown, StoreClockStep,
-                 ChannelUp, GrantNotice, ChangeNotice, RecallNotice, SettleNotice, ForceNotice, StoreReply>;
+// Somebody is about to be shown what the store knows of this lock (unset: of all): first it is told of the readers that
+// it does not know yet.
+struct BeforeLook {
+  std::optional<LockName> name;
+};
+
+using Input = std::variant<Tick, BeforeLook, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
+                           ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp,
+                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, RecallNotice, SettleNotice,
+                           ForceNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

@@ -18,6 +18,8 @@ class NoteNews {
                        bool is_known) = 0;
   // The store has the lock under none of our owners; `owner` had it here.
   virtual void OnNotOurs(const LockName& name, const OwnerId& owner) = 0;
+  // Something waits until the store knows this owner, or knows that it is gone.
+  virtual void OnAwaited(const OwnerId& owner) = 0;
   // What waited for the store's answer about this owner may go on.
   virtual void OnSettled(const OwnerId& owner) = 0;
 

@@ -9,7 +9,7 @@
 namespace distlock::core {
 
 void Notes::Tell(const LockName& name, const NotedGrant& from, NotedGrant to) {
-  DISTLOCK_CHECK(MayTell(name, from.owner) && !Contains(to.owner));
+  DISTLOCK_CHECK(MayTell(name, from.owner) && !IsTelling(to.owner));
   if (const auto known = by_owner_.find(from.owner); known != by_owner_.end()) {
     return MoveTo(*known->second, std::move(to));
   }
@@ -64,7 +64,9 @@ void Notes::Send(Note& note) {
                             .owner = note.sent.owner,
                             .token = note.sent.token,
                             .ttl = note.sent.ttl,
-                            .info = note.sent.info});
+                            .info = note.sent.info,
+                            .covers = note.sent.covers,
+                            .readers = {}});
   }
   Arm(note);
 }
@@ -81,7 +83,8 @@ void Notes::Unmark(const LockName& name, const OwnerId& owner, uint64_t token) {
                           .owner = owner,
                           .token = token,
                           .ttl = {},
-                          .info = {}});
+                          .info = {},
+                          .readers = {}});
 }
 
 void Notes::Arm(Note& note) { core_.Arm(note, std::min(note.retry_at, note.until)); }

@@ -28,7 +28,10 @@ struct NotedGrant {
   uint64_t token = 0;
   Duration ttl{};
   std::string info;
+  bool covers = false;
 };
+
+struct Cover;
 
 struct Note : Timed {
   Note() : Timed(TimerKind::kNote) {}
@@ -46,7 +49,7 @@ class Notes {
  public:
   Notes(CoreContext& core, NoteNews& news) : core_(core), news_(news) {}
 
-  // `from` had the lock until now. REQUIRES: MayTell of `from`, and `to` is not contained.
+  // `from` had the lock until now. REQUIRES: MayTell of `from`, and no note names `to`.
   void Tell(const LockName& name, const NotedGrant& from, NotedGrant to);
   // Whether `owner` is the last that the store was told of, or is to be, if it was told of this lock at all.
   bool MayTell(const LockName& name, const OwnerId& owner) const;
@@ -55,8 +58,22 @@ class Notes {
   // Tells the store that the lock is not kept when this holder's lease ends. It does not matter whether it arrives:
   // whoever wanted to know asks again. REQUIRES: that it is so, and the owner is not contained.
   void Unmark(const LockName& name, const OwnerId& owner, uint64_t token);
+  // Whether a note under way names this owner.
+  bool IsTelling(const OwnerId& owner) const { return !by_owner_.empty() && by_owner_.contains(owner); }
   // Whether the store may have a lock of ours under this owner by mistake, or not have it yet.
-  bool Contains(const OwnerId& owner) const { return !by_owner_.empty() && by_owner_.contains(owner); }
+  bool Contains(const OwnerId& owner) const { return IsTelling(owner) || CoverOf(owner) != nullptr; }
+  // Somebody waits until this owner is not contained any more.
+  void Hurry(const OwnerId& owner) { news_.OnAwaited(owner); }
+
+  // ---- readers under a cover, of whom the store is told when it ends: see Covers
+  void Hide(const OwnerId& owner, Cover& cover) { covered_.emplace(owner, &cover); }
+  void Unhide(const OwnerId& owner) { covered_.erase(owner); }
+  // Null: it is under no cover.
+  Cover* CoverOf(const OwnerId& owner) const {
+    if (covered_.empty()) return nullptr;
+    const auto found = covered_.find(owner);
+    return found == covered_.end() ? nullptr : found->second;
+  }
   size_t size() const { return notes_.size(); }
 
   void OnReply(const Op& op, OpId id, const StoreReply& reply);
@@ -76,6 +93,7 @@ class Notes {
   NoteNews& news_;
   absl::btree_map<uint64_t, std::unique_ptr<Note>> notes_;  // by serial
   absl::flat_hash_map<OwnerId, Note*> by_owner_;            // under each of their three owners
+  absl::flat_hash_map<OwnerId, Cover*> covered_;
 };
 
 }  // namespace distlock::core

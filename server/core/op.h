@@ -31,14 +31,15 @@ struct Op {
     kDowngrades,
     kForceCalls,
     kAdoptions,
-    kNotes
+    kNotes,
+    kCovers
   };
   Sender sender = Sender::kWaiters;
   Instant sent{};
   Instant runs_until{};         // acquire: its run_before
   OwnerId owner{};              // acquire, release
-  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked; note: its serial
-  LockName name;                // release, tend, watch, downgrade, force, adopt
+  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked; note, cover: its serial
+  LockName name;                // release, tend, watch, downgrade, force, adopt, cover
   std::vector<LockName> names;  // acquire all
   Listener caller;              // renew call, downgrade, force, adopt
   std::vector<OwnerId> owners;  // renew, acquire all

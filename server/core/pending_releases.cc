@@ -119,7 +119,8 @@ void PendingReleases::Send(PendingRelease& release) {
   deferred_.erase(std::exchange(release.deferred_as, 0));
   if (notes_.Contains(release.owner)) {
     release.retry_at = kNever;
-    return Arm(release);
+    Arm(release);
+    return notes_.Hurry(release.owner);
   }
   if (core_.store_up && sent_ >= kMaxReleasesSent) return Defer(release);
   release.retry_at = core_.now + kRetryMax;

@@ -48,8 +48,7 @@ struct PendingRelease : Timed {
 class PendingReleases {
  public:
   // What is released of an owner that `notes` contains waits for OnSettled.
-  PendingReleases(CoreContext& core, LookScheduler& looks, const Notes& notes)
-      : core_(core), looks_(looks), notes_(notes) {}
+  PendingReleases(CoreContext& core, LookScheduler& looks, Notes& notes) : core_(core), looks_(looks), notes_(notes) {}
 
   // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else
   // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
@@ -97,7 +96,7 @@ class PendingReleases {
 
   CoreContext& core_;
   LookScheduler& looks_;
-  const Notes& notes_;
+  Notes& notes_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<PendingRelease>> releases_;
   size_t sent_ = 0;                                      // those with an op
   absl::btree_map<uint64_t, PendingRelease*> deferred_;  // in the order in which they are sent

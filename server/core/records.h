@@ -49,6 +49,7 @@ struct Waiter : Timed {
   // Of Linger:
   bool counted = false;         // among those who want the lock
   bool lingers = false;         // its grant may be kept after its release
+  bool awaits = false;          // the answer to another reader's attempt says whether it may join
   bool asked_again = false;     // one try found a lock that may only linger
   std::unique_ptr<Queued> ack;  // not told yet: the holder's broker has not had the time to hear of it
   Instant ack_at = kNever;      // when it is told

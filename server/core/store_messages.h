@@ -51,7 +51,7 @@ struct StoreAcquire {
   // It has been answered before: what another try of its request has is left alone. See IsTry.
   bool again = false;
   // The broker may keep the lock after its release: it is to hear (RecallNotice) when somebody else wants the lock.
-  // Only EXCLUSIVE, without lock_delay and max_hold.
+  // Only EXCLUSIVE, or SHARED as a cover (AcquireGranted::cover_to), without lock_delay and max_hold.
   bool lingers = false;
   std::string info;
 };
@@ -150,10 +150,16 @@ struct StoreAdopt {
   std::string info;             // what the holder says of itself from now on
 };
 
-// This broker has given a lock that it had kept to another lease of its own: EXCLUSIVE, without lock_delay and
-// max_hold, and it may keep it again. Its ttl begins with this. Or, with `owner` for `from`: it will not keep that
-// lock, which is the store's like any other from now on; the rest of this counts for nothing.
+// This broker has given a lock that it had kept to another lease of its own: without lock_delay and max_hold, and it
+// may keep it again. Its ttl begins with this. Or, with `owner` for `from`: it will not keep that lock, which is the
+// store's like any other from now on; the rest of this counts for nothing. Or, with `readers`: the cover that `from`
+// has is a SHARED lock of these from now on, for a ttl.
 struct StoreNote {
+  struct Reader {
+    OwnerId owner{};
+    uint64_t token = 0;
+    std::string info;
+  };
   static constexpr Verb kVerb = Verb::kNote;
   OpId op = 0;
   LockName name;
@@ -163,6 +169,9 @@ struct StoreNote {
   uint64_t token = 0;
   Duration ttl{};
   std::string info;
+  bool covers = false;          // what `owner` has is a cover
+  std::vector<Reader> readers;  // by token, at most kMostUnderCover
+  uint64_t last_token = 0;      // with `readers`: no token that was given is greater
 };
 
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
@@ -251,6 +260,9 @@ struct AcquireGranted {
   uint64_t token = 0;
   StoreTime since;
   Duration held_for{};  // as in HolderView: not zero if the owner had it already
+  // Not 0: a cover, which the store takes for an EXCLUSIVE lock. The broker may let other readers in, of whom the store
+  // hears later; tokens up to this one are theirs at once.
+  uint64_t cover_to = 0;
 };
 
 // `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,
@@ -350,6 +362,8 @@ struct AdoptDone {
 struct NoteDone {
   bool is_noted = false;  // false: the store has it under neither owner; nothing was done
   uint32_t queue_length = 0;
+  bool look = false;             // as in GiveBackDone
+  std::vector<HolderView> next;  // as in GiveBackDone
 };
 
 // The answer to the store command `op`; exactly one for each.

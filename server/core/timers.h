@@ -35,7 +35,8 @@ enum class TimerKind : uint8_t {
   kForceCall,
   kPace,
   kNote,
-  kLinger
+  kLinger,
+  kCover
 };
 
 struct Timed {

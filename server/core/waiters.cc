@@ -63,6 +63,9 @@ void Waiters::Handle(Acquire& in) {
   DISTLOCK_CHECK(fresh);
   if (to_.linger.Regrant(waiter)) return;
   to_.linger.OnWaiter(waiter);
+  waiter.retry_at = to_.linger.Await(waiter);
+  if (waiter.retry_at != Instant{}) return Arm(waiter);
+  EndGather(waiter.spec.name);
   Ask(waiter);
 }
 
@@ -86,6 +89,7 @@ void Waiters::HurryOtherTries(const Waiter& waiter, const std::vector<HolderView
 }
 
 void Waiters::Ask(Waiter& waiter) {
+  if (waiter.awaits) to_.linger.StopAwaiting(waiter);
   LeaveAttempt(waiter);
   waiter.retry_at = kNever;
   // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks
@@ -167,8 +171,13 @@ void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
 void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto found = waiters_.find(op.owner);
   if (found == waiters_.end() || found->second->serial != op.waiter) return OnLateReply(op, reply);
+  const bool reads = found->second->lingers && found->second->spec.want.mode == Mode::kShared;
+  OnReplyTo(*found->second, op, id, reply);
+  if (reads) LetIn(op.name, op.owner);
+}
+
+void Waiters::OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply) {
   const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
-  Waiter& waiter = *found->second;
   if (!answered) waiter.may_run_until = std::max(waiter.may_run_until, op.runs_until);
   if (waiter.op == id) waiter.op = 0;
   // The release under way undoes whatever this answer says; OnReleased asks again.
@@ -222,7 +231,8 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
                             .made = sent - granted.held_for - core_.Drift(granted.held_for),
                             .ttl = spec.ttl,
                             .deadline = sent + kept - core_.Margin(kept),
-                            .arrival = Arrival::kAnswer});
+                            .arrival = Arrival::kAnswer,
+                            .cover_to = granted.cover_to});
 }
 
 void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id) {
@@ -316,6 +326,7 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
 void Waiters::Forget(Waiter& waiter) {
   core_.timers.Cancel(waiter);
   to_.linger.OnWaiterGone(waiter);
+  HurryAwaiting(waiter);
   to_.queues.Leave(waiter);
   unplaced_.erase(waiter.serial);
   for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
@@ -340,6 +351,7 @@ void Waiters::AskForPart(Bundle& bundle) {
   unplaced_.emplace(waiter.serial, &waiter);
   waiters_.emplace(waiter.spec.owner, std::move(owned));
   to_.linger.OnWaiter(waiter);
+  EndGather(waiter.spec.name);
   Ask(waiter);
 }
 
@@ -353,7 +365,8 @@ void Waiters::OnStoreUp() {
 
 // A repeat of the request has come during the release: its attempt waited for this, or its place or grant went with the
 // release.
-void Waiters::OnReleased(const OwnerId& owner) {
+void Waiters::OnReleased(const LockName& name, const OwnerId& owner) {
+  if (to_.linger.IsGathered(name, owner)) Gather(name);
   Waiter* const waiter = Find(owner);
   if (waiter == nullptr) return;
   if (waiter->queued) LosePlace(*waiter);

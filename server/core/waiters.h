@@ -56,7 +56,7 @@ class Waiters {
   // Asks for all that have no place in the store's queue and no attempt in flight.
   void OnStoreUp();
   // What `owner` had in the store is released: a waiter of the same owner may ask now.
-  void OnReleased(const OwnerId& owner);
+  void OnReleased(const LockName& name, const OwnerId& owner);
   // A notice about this lock came: it may be newer than the answer to an attempt in flight.
   void Hint(const LockName& name);
   // The waiter asks for a new place in the store's queue, or finds out that it has one, at its next attempt.
@@ -104,6 +104,11 @@ class Waiters {
   void LeaveAttempt(Waiter& waiter);
   Instant Patience(const Waiter& waiter, const Caller& caller) const;
   Instant EndOf(const Waiter& waiter, const Caller& caller) const;
+  void OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply);
+  void LetIn(const LockName& name, const OwnerId& owner);
+  void HurryAwaiting(const Waiter& waiter);
+  void EndGather(const LockName& name);
+  void Gather(const LockName& name);
   void OnLateReply(const Op& op, const StoreReply& reply);
   void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
   void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);

@@ -17,6 +17,7 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::Store
           .store_timeout = ToCore(options.store_timeout),
           .queue_slot = ToCore(options.queue_slot),
           .linger = ToCore(options.linger),
+          .covers = options.linger_readers,
           .max_leases_per_session = static_cast<uint32_t>(options.max_leases_per_session),
           .store = store,
           .seed = seed};

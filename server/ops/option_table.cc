@@ -229,6 +229,9 @@ constexpr OptionRow kTable[] = {
      "how long an EXCLUSIVE lock is kept after its release and given to the next caller of this broker without asking "
      "the store; other brokers get it as soon as they ask; not of redlock:// and with --wait-replicas; 0: it is given "
      "back at once"},
+    {"linger-readers", kTime, &O::linger_readers, "false", "",
+     "with --linger also SHARED locks: while readers come and go quickly, those of this broker join each other without "
+     "asking the store, and readers of other brokers get the lock as soon as they ask"},
     {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
      "how wrong the rate of any machine's clock may be, in millionths"},
 

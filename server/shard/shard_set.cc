@@ -122,7 +122,9 @@ void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::D
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
-  impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
+  Shard& shard = *impl_->shards[ShardOf(name)];
+  shard.Post(Envelope{.what = core::BeforeLook{name}});
+  shard.Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 
 void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
@@ -137,6 +139,7 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->List(ns, prefix, page_size, token, timeout, Timed(observer, Question::kList, done));
   };
+  for (auto& shard : impl_->shards) shard->Post(Envelope{.what = core::BeforeLook{}});
   impl_->shards[pick]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 

@@ -23,10 +23,10 @@ struct Kept {
 
 class SessionLoad final : public Load {
  public:
-  SessionLoad(Target target, size_t sessions, size_t in_flight, Timed timed, Kept kept = {})
+  SessionLoad(Target target, size_t sessions, size_t in_flight, Timed timed, Kept kept = {}, bool reads = false)
       : Load(sessions), target_(std::move(target)), timed_(timed), kept_(kept) {
     for (size_t s = 0; s < sessions; ++s) {
-      for (size_t i = 0; i < in_flight; ++i) workers_[s].push_back(MakeSlot(s, i));
+      for (size_t i = 0; i < in_flight; ++i) workers_[s].push_back(MakeSlot(s, i, reads));
     }
   }
 
@@ -73,10 +73,12 @@ class SessionLoad final : public Load {
 
   // Command ids: 1 and up; the slot's acquire is 2i + 1, its release 2i + 2. An id is free again once it is answered
   // and its lease is over.
-  static Slot MakeSlot(size_t s, size_t i) {
+  static Slot MakeSlot(size_t s, size_t i, bool reads) {
     Slot slot;
     const auto id = static_cast<int64_t>(2 * i + 1);
-    slot.acquire = EncodeAcquire(id, Spec("lock-" + std::to_string(s) + "-" + std::to_string(i)));
+    v1::LockSpec spec = Spec(reads ? "read" : "lock-" + std::to_string(s) + "-" + std::to_string(i), reads);
+    if (reads) spec.set_mode(v1::LOCK_MODE_SHARED);
+    slot.acquire = EncodeAcquire(id, spec);
     slot.release = EncodeRelease(id + 1, id);
     return slot;
   }
@@ -152,6 +154,10 @@ class SessionLoad final : public Load {
 
 std::unique_ptr<Load> BrokerSessions(Target target, size_t sessions, size_t in_flight, Timed timed) {
   return std::make_unique<SessionLoad>(std::move(target), sessions, in_flight, timed);
+}
+
+std::unique_ptr<Load> ReadingSession(Target target, size_t in_flight) {
+  return std::make_unique<SessionLoad>(std::move(target), 1, in_flight, Timed::kOperation, Kept{}, /*reads=*/true);
 }
 
 std::unique_ptr<Load> HoldingSession(Target target, size_t held, double ttl_seconds, size_t in_flight) {

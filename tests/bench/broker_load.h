@@ -18,6 +18,9 @@ enum class Timed { kOperation, kPair };
 // `sessions` connections to `target` with one Session stream each, and `in_flight` slots on each.
 std::unique_ptr<Load> BrokerSessions(Target target, size_t sessions, size_t in_flight, Timed timed = Timed::kOperation);
 
+// One session whose `in_flight` slots all read the same lock.
+std::unique_ptr<Load> ReadingSession(Target target, size_t in_flight);
+
 // One session that takes `held` leases before it begins and keeps them, and has `in_flight` slots as well. The broker
 // may still be freeing the leases when Stop() returns.
 std::unique_ptr<Load> HoldingSession(Target target, size_t held, double ttl_seconds, size_t in_flight);

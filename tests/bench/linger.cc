@@ -19,7 +19,10 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr int kPings = 200;
 
-std::vector<std::string> Flags(Keeps keeps) { return {"--linger", keeps == Keeps::kFor50Ms ? "50ms" : "0"}; }
+std::vector<std::string> Flags(Keeps keeps) {
+  if (keeps == Keeps::kNothing) return {"--linger", "0"};
+  return {"--linger", "50ms", "--linger-readers"};
+}
 
 // One session with at most one lock at a time. Its calls wait for their answer, and throw std::runtime_error when it is
 // another than expected.
@@ -108,6 +111,11 @@ double TripMicros(const Lab& lab) {
 Sample KeptLocks(Lab& lab, Keeps keeps, size_t sessions, size_t in_flight) {
   return MeasureFresh(lab, "kept", Flags(keeps),
                       [=](const Daemon& broker) { return BrokerSessions(broker.target(), sessions, in_flight); });
+}
+
+Sample SharedLock(Lab& lab, Keeps keeps, size_t in_flight) {
+  return MeasureFresh(lab, "kept", Flags(keeps),
+                      [=](const Daemon& broker) { return ReadingSession(broker.target(), in_flight); });
 }
 
 Sample Recalls(Lab& lab, Keeps keeps) {

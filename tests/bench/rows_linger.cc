@@ -57,6 +57,14 @@ Section Kept(const Setup& setup) {
                              }});
     section.comparisons.push_back({n + " against SET NX", Kind::kRatio, kept, direct, "pairs/s", "", ""});
   }
+  if (setup.size.smoke) return section;
+  const std::string kept = "64 readers of one lock, 1 session, covered";
+  const std::string plain = "64 readers of one lock, 1 session, each in the store";
+  section.cases.push_back({kept, [](Lab& lab) { return SharedLock(lab, Keeps::kFor50Ms, 64); }});
+  section.cases.push_back({plain, [](Lab& lab) { return SharedLock(lab, Keeps::kNothing, 64); }});
+  section.comparisons.push_back({"64 readers against each in the store", Kind::kRatio, kept, plain, "pairs/s", "", ""});
+  section.comparisons.push_back(
+      {"64 readers against 64 mutexes", Kind::kRatio, kept, "1 x 64, kept for 50 ms", "pairs/s", "", ""});
   return section;
 }
 

@@ -24,6 +24,7 @@ struct Looks final : LookScheduler {
 struct NoNews final : NoteNews {
   void OnNoted(const LockName&, const OwnerId&, Instant, Duration, uint32_t, bool) override {}
   void OnNotOurs(const LockName&, const OwnerId&) override {}
+  void OnAwaited(const OwnerId&) override {}
   void OnSettled(const OwnerId&) override {}
 };
 

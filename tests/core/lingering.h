@@ -12,6 +12,7 @@ inline constexpr Duration kLinger = milliseconds(50);
 inline BrokerConfig Lingering() {
   BrokerConfig config;
   config.linger = kLinger;
+  config.covers = true;
   return config;
 }
 
@@ -44,7 +45,7 @@ struct Lone : OneSession {
     return Event<Granted>(1, request);
   }
   void Noted(const StoreNote& note, uint32_t queue_length = 0) {
-    Reply(note.op, NoteDone{.is_noted = true, .queue_length = queue_length});
+    Reply(note.op, NoteDone{.is_noted = true, .queue_length = queue_length, .next = {}});
   }
   void Recall() { Do(RecallNotice{Name("a")}); }
   // What leaves for the store next is the release of this owner.

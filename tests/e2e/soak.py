@@ -184,7 +184,8 @@ def parse(argv):
                         help="redis-server or valkey-server; default: as the seed has it, of those installed")
     parser.add_argument("--sentinel", action="store_true", help="behind Sentinel, with the faults of such a set")
     parser.add_argument("--quorum", action="store_true", help="on a quorum, with the faults of such servers")
-    parser.add_argument("--linger", default="", help="of the brokers: how long they keep a lock after its release")
+    parser.add_argument("--linger", default="",
+                        help="of the brokers: how long they keep a lock after its release; of readers, too")
     parser.add_argument("--locks", type=int, default=12, help="how many the clients share")
     parser.add_argument("--min-rate",
                         type=float,

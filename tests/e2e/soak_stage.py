@@ -210,7 +210,7 @@ class Stage:
 
     def _all_broker_args(self):
         times = self.times
-        linger = ("--linger", self.linger) if self.linger else ()
+        linger = ("--linger", self.linger, "--linger-readers") if self.linger else ()
         return (*self._broker_args(), *linger, "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
                 f"{times.slot}s", "--drain-timeout", f"{times.drain}s")
 

@@ -116,7 +116,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
       return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(4)), "failed"};
     case 2:
       return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now),
-                                  Difference(bytes)};
+                                  Difference(bytes), bytes.Flag() ? bytes.Number<uint64_t>() : 0};
     case 3:
       return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left(), bytes.Byte()};
     case 4:
@@ -194,7 +194,10 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
                              .ttl = std::chrono::seconds(15)};
     }
     Outcome operator()(const core::StoreNote&) const {
-      return core::NoteDone{.is_noted = bytes.Flag(), .queue_length = bytes.Byte()};
+      return core::NoteDone{.is_noted = bytes.Flag(),
+                            .queue_length = bytes.Byte(),
+                            .look = bytes.Flag(),
+                            .next = {store.Holder(bytes, now)}};
     }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
@@ -242,7 +245,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
       return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}};
     }
     Outcome operator()(const core::StoreAdopt&) const { return core::AdoptDone{}; }
-    Outcome operator()(const core::StoreNote&) const { return core::NoteDone{.is_noted = true}; }
+    Outcome operator()(const core::StoreNote&) const { return core::NoteDone{.is_noted = true, .next = {}}; }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, std::visit(Choose{*this, now}, at->second)};

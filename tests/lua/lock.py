@@ -10,7 +10,7 @@ from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
-         "force", "census", "schema", "note", "adopt")
+         "force", "census", "schema", "note", "spread", "adopt")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
 ADOPTED, NOTED, KEPT = 17, 26, 27
@@ -180,6 +180,20 @@ class Lock:
     def note(self, n, token, to, to_token, ttl=TTL_MS, info=""):
         """Owner `to` has the lock from now on, which owner n had."""
         return self.call("note", owner(n), token, owner(to), to_token, ttl, info, KEEP_MS)
+
+    def spread(self, n, token, *readers, at=2, ttl=TTL_MS, given=0):
+        """What owner n has as a cover is these readers' from now on: (owner, token, info) of each."""
+        argv = [field for who, got, info in readers for field in (owner(who), got, info)]
+        return self.call("spread", owner(n), token, ttl, given or readers[-1][1], KEEP_MS, self.trusted, broker(at),
+                         self.hold_off, "", *argv)
+
+    def slots(self):
+        """The readers that hold it, by number: their slots without the end."""
+        if self.redis("TYPE", self.h) not in ("hash", b"hash"):
+            return {}
+        slots = self.redis("HGETALL", self.h)
+        return {int(field, 16): slot.split(b";", 1)[1].decode()
+                for field, slot in zip(slots[::2], slots[1::2]) if len(field) == 32}
 
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""

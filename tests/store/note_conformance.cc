@@ -27,7 +27,8 @@ core::StoreNote Noting(uint64_t from_token, uint64_t token) {
           .owner = Owner(2),
           .token = token,
           .ttl = std::chrono::seconds(15),
-          .info = std::string(kBrokerA) + ";two"};
+          .info = std::string(kBrokerA) + ";two",
+          .readers = {}};
 }
 
 }  // namespace

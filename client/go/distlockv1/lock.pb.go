@@ -402,9 +402,10 @@ type LockSpec struct {
 	// drains keeps such a lease until its last moment, then leaves it to its ttl, so that the next process at the same
 	// address can adopt it. Has no effect with ON_DISCONNECT_RELEASE. Hold and Session only.
 	Resume bool `protobuf:"varint,15,opt,name=resume,proto3" json:"resume,omitempty"`
-	// A broker with `--linger` may keep an EXCLUSIVE lock for some milliseconds after its Release, and give it to its
-	// next caller without asking the store; callers of other brokers then get it a few round trips to the store later.
-	// True: this lock comes from the store, and its Release is answered when the store has it back.
+	// A broker with `--linger` may keep a lock for some milliseconds after its Release, and give it to its next caller
+	// without asking the store, or let readers join those that it has; callers of other brokers then get it a few round
+	// trips to the store later. True: this lock comes from the store, and its Release is answered when the store has it
+	// back.
 	NoLinger      bool `protobuf:"varint,16,opt,name=no_linger,json=noLinger,proto3" json:"no_linger,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

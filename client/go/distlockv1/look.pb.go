@@ -314,7 +314,8 @@ func (x *CheckTokenRequest) GetFencingToken() int64 {
 type CheckTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// No newer token has been given. True says nothing about the lease: it may have ended since. False also when the
-	// store no longer knows the lock: it forgets a lock 24 h after its last grant.
+	// store no longer knows the lock: it forgets a lock 24 h after its last grant. Of a SHARED lock it may be false
+	// although no newer token has been given.
 	Newest        bool  `protobuf:"varint,1,opt,name=newest,proto3" json:"newest,omitempty"`
 	NewestToken   int64 `protobuf:"varint,2,opt,name=newest_token,json=newestToken,proto3" json:"newest_token,omitempty"` // of the latest grant; 0: not known
 	unknownFields protoimpl.UnknownFields

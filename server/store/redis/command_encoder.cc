@@ -180,10 +180,22 @@ struct Encoder {
   }
 
   Encoded operator()(const core::StoreNote& in) const {
+    if (!in.readers.empty()) return Spread(in);
     CommandBuilder command = CallOnLock(lua::kNote, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(HexOfOwner(in.owner)).Arg(Cat(in.token));
-    command.Arg(CeilMs(in.ttl)).Arg(LingeringInfo(options.broker_id, in.info)).Arg(KeepMs(in.name));
+    command.Arg(CeilMs(in.ttl)).Arg(LingeringInfo(options.broker_id, in.covers, in.info)).Arg(KeepMs(in.name));
     return {{Verb::kNote, in.op, 0}, &lua::kNote, std::move(command).Build()};
+  }
+
+  Encoded Spread(const core::StoreNote& in) const {
+    DISTLOCK_CHECK(in.readers.size() <= core::kMostUnderCover);
+    CommandBuilder command = CallOnLock(lua::kSpread, keys, in.name);
+    command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(CeilMs(in.ttl)).Arg(Cat(in.last_token));
+    command.Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id).Arg(HoldOff(in.from)).Arg(channel_tag);
+    for (const auto& reader : in.readers) {
+      command.Arg(HexOfOwner(reader.owner)).Arg(Cat(reader.token)).Arg(reader.info);
+    }
+    return {{Verb::kNote, in.op, 0}, &lua::kSpread, std::move(command).Build()};
   }
 };
 

@@ -53,8 +53,9 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
     case kGranted: {
       const auto token = Number(reply, 2);
       const auto since = Number(reply, 3);
-      if (reply.size() != 4 || !token || *token == 0 || !since) return std::nullopt;
-      return core::AcquireGranted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since))};
+      const auto cover_to = reply.size() == 5 ? Number(reply, 4) : std::optional<uint64_t>(0);
+      if ((reply.size() != 4 && reply.size() != 5) || !token || *token == 0 || !since || !cover_to) return std::nullopt;
+      return core::AcquireGranted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since)), *cover_to};
     }
     case kQueued: {
       const auto position = Count(reply, 2);
@@ -142,9 +143,9 @@ struct PassedOn {
   std::vector<core::HolderView> next;
 };
 
-std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply) {
-  const auto word = reply.String(2);
-  auto grants = ReadGrants(reply, 3);
+std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply, size_t at = 2) {
+  const auto word = reply.String(at);
+  auto grants = ReadGrants(reply, at + 1);
   if (!word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
   return PassedOn{!word->empty(), *std::move(grants)};
 }
@@ -221,8 +222,14 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
 std::optional<Outcome> ReadNote(int64_t code, const ReplyArray& reply) {
   if (code == kNotHolder && reply.size() == 2) return core::NoteDone{};
   const auto length = Count(reply, 2);
-  if (code != kNoted || !length || reply.size() != 3) return std::nullopt;
-  return core::NoteDone{.is_noted = true, .queue_length = *length};
+  if (code != kNoted || !length) return std::nullopt;
+  core::NoteDone done{.is_noted = true, .queue_length = *length, .next = {}};
+  if (reply.size() == 3) return done;
+  auto passed_on = ReadPassedOn(reply, 3);
+  if (!passed_on) return std::nullopt;
+  done.look = passed_on->look;
+  done.next = std::move(passed_on->next);
+  return done;
 }
 
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {

@@ -55,12 +55,13 @@ inline int64_t DelayMs(core::Duration delay) { return delay > core::Duration::ze
 inline std::string StoredInfo(core::Duration max_hold, const std::string& info) {
   return max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
 }
-// Behind the mark of a lock that its broker may keep after its release.
-inline std::string LingeringInfo(std::string_view broker_id, const std::string& info) {
-  return Cat("l;", broker_id, ";", info);
+// Behind the mark of a lock that its broker may keep after its release, or that covers readers.
+inline std::string LingeringInfo(std::string_view broker_id, bool covers, const std::string& info) {
+  return Cat("l;", broker_id, covers ? ";r;" : ";", info);
 }
 inline std::string StoredInfo(const core::StoreAcquire& in, std::string_view broker_id) {
-  return in.lingers ? LingeringInfo(broker_id, in.info) : StoredInfo(in.max_hold, in.info);
+  if (!in.lingers) return StoredInfo(in.max_hold, in.info);
+  return LingeringInfo(broker_id, in.want.mode == core::Mode::kShared, in.info);
 }
 
 // The stamp from which on the scripts refuse; 0: never.

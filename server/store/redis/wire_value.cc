@@ -26,13 +26,17 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
 }
 
 constexpr std::string_view kLingers = "l;";
+constexpr std::string_view kCovers = "r;";  // behind that and the broker
 
-// The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept, in front of
-// it.
+// The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept or covers
+// readers, in front of it.
 std::string WithoutBound(std::string_view info) {
   if (info.starts_with(kLingers)) {
     std::string_view rest = info.substr(kLingers.size());
-    if (TakeField(rest)) return std::string(rest);
+    if (TakeField(rest)) {
+      if (rest.starts_with(kCovers)) rest.remove_prefix(kCovers.size());
+      return std::string(rest);
+    }
   }
   if (info.starts_with('h')) {
     std::string_view rest = info.substr(1);

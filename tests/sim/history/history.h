@@ -25,10 +25,12 @@ enum class RecordKind : uint8_t {
   kWrote,     // to the fenced register; `token` [code: 1 accepted, 0 rejected]
   kYields,    // it is about to downgrade its EXCLUSIVE lease: it does not rely on being alone any more
   // By the store, about one lease. Only in simulated runs, which can observe the store.
-  kQueued,      // it got a place in the queue [value: its arrival number there, by the store's count]
-  kUnqueued,    // it lost its place without a grant
-  kTook,        // it holds the lock from now on; `token` [code: 1 its broker may keep the lock for its next lease]
-  kNoted,       // the same, in the place of the holder, whose lock its broker had kept; `token`
+  kQueued,    // it got a place in the queue [value: its arrival number there, by the store's count]
+  kUnqueued,  // it lost its place without a grant
+  kTook,      // it holds the lock from now on; `token` [code: 1 its broker may keep the lock for its next lease]
+  // The same, in the place of the holder, whose lock its broker had kept; `token` [code: 1 beside those who have it: a
+  // reader that its broker had let in]
+  kNoted,
   kFreed,       // it does not hold the lock any more [code: FreedHow]; `token`, or 0: any
   kDowngraded,  // it held the lock EXCLUSIVE, and holds it SHARED from now on
   kForced,      // an administrator has begun to take the lock from it

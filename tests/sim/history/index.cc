@@ -146,19 +146,31 @@ void Index::ReadTook(const Record& record) {
   keeps.push_back({.lock = record.lock, .from = record.at_ns, .ttl_ns = TermsOf(tenure).ttl_ns});
 }
 
-void Index::ReadNoted(const Record& record) {
+// A reader that its broker had let in beside one whom the store knew. It knows all of them now.
+void Index::ReadSpread(const Record& record) {
   Kept& kept = kept_[static_cast<size_t>(record.lock)];
-  if (kept.keep < 0) {
-    if (contradiction.empty())
-      contradiction = "lease " + std::to_string(record.lease) + " follows a holder whose lock was not kept";
-    return;
-  }
+  if (kept.keep >= 0) keeps[static_cast<size_t>(kept.keep)].until = record.at_ns;
+  kept = {};
+  const Keep* const keep = KeepAt(record.lock, record.at_ns);
+  if (keep == nullptr || keep->until != record.at_ns) return Contradict(record, "was let in beside");
+  Tenure& tenure = TenureOf(record);
+  (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
+  tenure.freed = kNotSeen;
+  tenure.noted = true;
+  tenure.kept_from = keep->from;
+}
+
+void Index::ReadNoted(const Record& record) {
+  if (record.code != 0) return ReadSpread(record);
+  Kept& kept = kept_[static_cast<size_t>(record.lock)];
+  if (kept.keep < 0) return Contradict(record, "follows");
   Tenure& before = tenures[static_cast<size_t>(kept.tenure)];
   before.freed = record.at_ns;
   if (before.freed_first == kNotSeen) before.freed_first = record.at_ns;
   before.how = FreedHow::kReleased;
   Tenure& tenure = TenureOf(record);
-  tenure.took = record.at_ns;
+  (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
+  tenure.freed = kNotSeen;
   tenure.may_linger = tenure.noted = true;
   tenure.kept_from = keeps[static_cast<size_t>(kept.keep)].from;
   kept.tenure = static_cast<int32_t>(&tenure - tenures.data());
@@ -185,7 +197,7 @@ void Index::FindKeeps() {
   for (Tenure& tenure : tenures) {
     const LeaseTerms& terms = TermsOf(tenure);
     if (tenure.took != kNotSeen || tenure.told == kNotSeen || terms.detached) continue;
-    if (terms.kind != HoldKind::kExclusive || terms.lock_delay_ns > 0 || terms.max_hold_ns > 0) continue;
+    if (terms.kind == HoldKind::kPermit || terms.lock_delay_ns > 0 || terms.max_hold_ns > 0) continue;
     const Keep* const keep = KeepAt(tenure.lock, tenure.told);
     if (keep != nullptr && tenure.told - keep->until < history.longest_ttl_ns) tenure.kept_from = keep->from;
   }

@@ -131,7 +131,7 @@ class Index {
   // Whether it may have been given a lock that its broker had kept, where the store cannot be observed.
   bool MayBeKept(const Tenure& tenure) const {
     const LeaseTerms& terms = TermsOf(tenure);
-    return history.lingers && !sees_store && !terms.detached && terms.kind == HoldKind::kExclusive &&
+    return history.lingers && !sees_store && !terms.detached && terms.kind != HoldKind::kPermit &&
            terms.lock_delay_ns == 0 && terms.max_hold_ns == 0;
   }
   // The earliest time at which the store can have granted it. A kept lock it may have granted to an earlier lease, a
@@ -180,6 +180,11 @@ class Index {
   void ReadFault(const Record& record);
   void ReadTook(const Record& record);
   void ReadNoted(const Record& record);
+  void ReadSpread(const Record& record);
+  void Contradict(const Record& record, const char* how) {
+    if (!contradiction.empty()) return;
+    contradiction = "lease " + std::to_string(record.lease) + " " + how + " a holder whose lock was not kept";
+  }
   void ReadFreed(const Record& record, const Fate& fate);
   void FindKeeps();
   void Answer(Fate& fate, int64_t at) const {

@@ -176,7 +176,8 @@ class StoreQueues {
                       Report::Span(asked - place.since) + " after " + report_.Lease(place.lease) +
                       " was queued for it");
     }
-    lock.holders = {record.lease};
+    if (record.code == 0) lock.holders.clear();
+    lock.holders.push_back(record.lease);
   }
 
   // I5: a waiter that is granted the lock learns of it, or, when the grant ended before that, gets a new place.

@@ -76,7 +76,7 @@ void CheckGrants(const Index& index, Report& report) {
       }
       case RecordKind::kNoted:
       case RecordKind::kTook: {
-        if (record.kind == RecordKind::kNoted) holders[static_cast<size_t>(record.lock)].clear();
+        if (record.kind == RecordKind::kNoted && record.code == 0) holders[static_cast<size_t>(record.lock)].clear();
         const Tenure& tenure = Named(index, record);
         const Tenure* first = taken.Of(record.lock);
         if (record.at_ns == tenure.took) {

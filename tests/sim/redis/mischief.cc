@@ -215,7 +215,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     }
     acquire.info = Pick(kInfos, action.b);
     acquire.want = Want(action);
-    acquire.lingers = action.c % 3 == 0 && acquire.want.mode == core::Mode::kExclusive;
+    acquire.lingers = action.c % 3 == 0 && acquire.want.mode != core::Mode::kPermit;
     return acquire;
   }
   if (verb == Deed::kNote) {
@@ -224,6 +224,12 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     note.token = action.a % 4 == 1 ? note.from_token : static_cast<uint64_t>(twins_->model().now_us()) - action.b;
     note.ttl = milliseconds(Pick(kTtlMs, action.b));
     note.info = Pick(kInfos, action.b);
+    note.covers = action.c % 2 == 0;
+    for (size_t i = 0; action.c % 5 == 1 && i <= action.b % 3u; ++i) {
+      note.readers.push_back(
+          {i == 0 ? note.from : core::OwnerId{static_cast<uint8_t>(i)}, note.from_token + i, note.info});
+    }
+    note.last_token = note.token;
     return note;
   }
   if (verb == Deed::kRenew) {

@@ -39,6 +39,7 @@ void BrokerProcess::Start() {
   config.queue_slot = env_.temper.queue_slot;
   config.store_timeout = env_.temper.store_timeout;
   config.linger = env_.temper.lingers[static_cast<size_t>(number_)];
+  config.covers = true;
   config.linger_pause = env_.temper.linger_pause;
   config.seed = env_.dice.Next();
   if (env_.temper.topology == Topology::kCluster) config.store = store::ClusterStore::kTraits;

@@ -229,7 +229,8 @@ void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
   wish.stage = Stage::kHeld;
   wish.token = token;
   const int64_t id = wish.id;
-  const Duration hold = env_.dice.Between(Duration(0), env_.dice.Chance(0.9) ? env_.temper.longest_hold : seconds(8));
+  const Duration hold =
+      env_.dice.Between(Duration(0), env_.dice.Chance(env_.temper.short_holds) ? env_.temper.longest_hold : seconds(8));
   PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { Work(id); });
   if (wish.downgrades) PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { GoOnAsReader(id); });
   PostAfter(hold, [this, id] {

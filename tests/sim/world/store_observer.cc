@@ -186,7 +186,7 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     int at = 6;
     const bool may_linger = Part(value, at) == "l";
     for (const char front : {'h', 'p'}) at += Part(value, at).starts_with(front) ? 1 : 0;
-    if (may_linger) at += 2;
+    if (may_linger) at += Part(value, at + 2) == "r" ? 3 : 2;
     const std::string_view info_first = Part(value, at);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
                                   std::string(info_first), may_linger});
@@ -222,12 +222,9 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
   }
 }
 
-bool StoreObserver::IsNote(const Holders& now, bool forgotten) const {
-  return !forgotten && store_->script() == &lua::kNote && !now.empty();
-}
-
 // The same grant, now in the hash of SHARED holders.
 void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
+  if (is_spread()) return;  // it was a reader's before
   for (const auto& [owner, holder] : locks_[static_cast<size_t>(index)].holders) {
     const auto was = before.find(owner);
     if (was == before.end() || was->second.token != holder.token || was->second.ends_us != 0 || holder.ends_us == 0)
@@ -289,11 +286,15 @@ void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& 
   for (const auto& [owner, holder] : now) {
     if (!Has(before, holder)) fresh.push_back(holder);
   }
-  std::sort(fresh.begin(), fresh.end(), [](const Holder& a, const Holder& b) { return a.token < b.token; });
+  std::ranges::sort(fresh, {}, &Holder::token);
   for (const Holder& holder : fresh) {
-    const RecordKind kind = IsNote(now, false) && !before.empty() ? RecordKind::kNoted : RecordKind::kTook;
-    Note(kind, index, holder.lease, {.code = static_cast<uint8_t>(holder.may_linger ? 1 : 0), .token = holder.token});
-    for (const auto& [owner, place] : locks_[static_cast<size_t>(index)].queue) {
+    const Places& queue = locks_[static_cast<size_t>(index)].queue;
+    const bool waited = std::ranges::any_of(queue, [&](const auto& one) { return one.second.lease == holder.lease; });
+    const bool spread = is_spread() && !waited;
+    const bool noted = spread || (IsNote(now, false) && !before.empty());
+    Note(noted ? RecordKind::kNoted : RecordKind::kTook, index, holder.lease,
+         {.code = static_cast<uint8_t>(noted ? spread : holder.may_linger), .token = holder.token});
+    for (const auto& [owner, place] : queue) {
       if (place.lease == holder.lease) CheckHears(index, place);
     }
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/messages.h"
+#include "lua/scripts_data.h"
 #include "world/store_process.h"
 
 namespace distlock::sim {
@@ -89,7 +90,11 @@ class StoreObserver {
   Holders HoldersOf(const std::string& key);
   static bool Has(const Holders& holders, const Holder& holder);
   // Whether the change is that a broker told of the next lease that it has given its lock to.
-  bool IsNote(const Holders& now, bool forgotten) const;
+  bool IsNote(const Holders& now, bool forgotten) const {
+    return !forgotten && store_->script() == &lua::kNote && !now.empty();
+  }
+  // Whether it is that readers, who have had the lock beside the one whom the store knew, have it in the store now.
+  bool is_spread() const { return store_->script() == &lua::kSpread; }
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
   void NoteDowngraded(int32_t index, const Holders& before);
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);

@@ -62,6 +62,7 @@ struct Temper {
   int clients = 1;
   int locks = 1;
   std::vector<Way> ways;  // by lock
+  double readers = 0;     // not 0: this fraction of wishes is SHARED, of each lock
   bool mutexes = false;   // none of them has another mode or policy than EXCLUSIVE and FAIR, unless the workload has
   int replicas = 0;
   bool counts_listeners = true;
@@ -80,6 +81,7 @@ struct Temper {
   Duration store_timeout{};  // after it a broker answers that it could not confirm a release
   std::vector<Duration> ttls;
   Duration longest_hold{};
+  double short_holds = 0.9;  // fraction of holds that are no longer than that
   Duration longest_pause{};  // between two wishes of a client
   double one_try = 0;
   double bounded_wait = 0;
