@@ -263,9 +263,8 @@ def in_background(work, *args):
 
 def stopped(*processes):
     """Freezes processes and their descendants; returns a function that lets them go on."""
-    pids = [p for process in processes for p in _family(process.pid)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    pids = [p for process in processes for p in _freeze(process.pid)]
+    assert len(pids) >= len(processes), "a process to be frozen has ended"
 
     def go_on():
         for pid in pids:
@@ -274,10 +273,21 @@ def stopped(*processes):
     return go_on
 
 
-def _family(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
-        below = [int(c) for c in children.read().split()]
-    return [pid] + [p for child in below for p in _family(child)]
+def _freeze(pid):
+    """A process first, then its children: a frozen one starts no more. Those that have ended meanwhile are left out."""
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: _state(pid) in "TZ", f"process {pid} to be frozen")
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+            below = [int(c) for c in children.read().split()]
+    except (ProcessLookupError, FileNotFoundError):
+        return []
+    return [pid] + [p for child in below for p in _freeze(child)]
+
+
+def _state(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
 
 
 __all__ = ["Admin", "Belief", "Holder", "Monitor", "Program", "RedisError", "SLACK_S", "await_nothing_left", "api",
