@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A cover ends: each of the readers that its broker has let in, and who has it in the store, if still present, gets a
--- slot, and all of them a whole ttl. The lock is SHARED like any other from then on.
+-- A cover ends: each reader that has the lock at this broker gets a slot and a whole ttl, whether the server knew of it
+-- or not. The lock is SHARED like any other from then on.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id that has it, token, ttl_ms, the last token that the broker has given, token_keep_ms, trusted, broker_id
 --      (the caller's), hold_off (see parts/hold_off.lua), the tag of the broker's channel if that is a shard's, or "",

@@ -28,7 +28,7 @@ struct NotedGrant {
   uint64_t token = 0;
   Duration ttl{};
   std::string info;
-  bool covers = false;
+  bool covers = false;  // it is a cover: see Covers
 };
 
 struct Cover;

@@ -140,8 +140,9 @@ Conditions Describe(const Lab& lab) {
                                                    "one PING takes %.2f ms",
                                                    setup.store_delay_us / 1e3, PingMillis(lab))
                                             : "Redis is on this machine"},
-      {"linger", setup.linger == "0" ? "brokers give locks back at once, but in the rows that say otherwise"
-                                     : "brokers keep locks for " + setup.linger + " after their release"},
+      {"linger", setup.linger == "0"
+                     ? "brokers give locks back at once, but in the rows that say otherwise"
+                     : "brokers keep locks, readers' too, for " + setup.linger + " after their release"},
       {"rounds", Text("%.0f, closed loops of %.2f s after %.2f s of warm-up; medians (min..max)", setup.size.rounds,
                       setup.size.seconds, setup.size.warm_seconds)}};
 }
