@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Takes a vote back for waiters that came earlier: its owner waits again, at its place, and nobody behind it is served.
+-- Takes a vote back: its owner waits again, at its place. Only waiters before it are served, or none of them (hands_on
+-- 0): then the lock stays free.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token of the vote, place, ttl_ms, delay_ms, want, info, broker_id, slot_ms, token_keep_ms, trusted,
---      hold_off (with the least token)
+--      hands_on, hold_off (with the least token)
 -- {YIELDED, time, "" or "look", then next holders as of release}   {FOREIGN, time, key, type or "shape"}
 -- {NOT_HOLDER, time}   the owner has it under another token: nothing was done
 -- include parts/head.lua
@@ -10,7 +11,7 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hold_off = unpack(ARGV)
+local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hands_on, hold_off = unpack(ARGV)
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_holders(value, owner)
@@ -34,8 +35,12 @@ redis.call('PEXPIRE', WAITERS, slot_ms)
 local grants, tend_again = {}, false
 if h.kind ~= 'x' then
   drop_expired(h)
-  grants, tend_again =
-    pass_on(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, stop_at = owner}, floor)
+  if hands_on == '1' then
+    grants, tend_again =
+      pass_on(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, stop_at = owner}, floor)
+  else
+    write_header(h)
+  end
 end
 tell(watchers)
 return list({YIELDED, NOW, tend_again and 'look' or ''}, grants)

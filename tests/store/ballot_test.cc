@@ -149,6 +149,25 @@ TEST_F(BallotTest, SuchAVoteIsYieldedOnceARoundThatBeganLaterShowsTheHolder) {
   EXPECT_EQ(CountAsked<YieldVote>(), 1u);
 }
 
+// Nobody can use a vote while another has enough of them: readers would hand it round.
+TEST_F(BallotTest, AVoteIsHandedOnOnlyIfNobodyHasAQuorum) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(1));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  EXPECT_FALSE(std::get<YieldVote>(sent_[1].front().command).hands_on);
+}
+
+TEST_F(BallotTest, AVoteIsHandedOnToAnEarlierWaiterWithFewVotes) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(3));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  EXPECT_TRUE(std::get<YieldVote>(sent_[1].front().command).hands_on);
+}
+
 // The holder's key ended early there, and it may believe: nobody has looked at that clock since.
 TEST_F(BallotTest, AVoteByANoticeOfAClockThatWasSetForwardDoesNotCount) {
   Wait(2);

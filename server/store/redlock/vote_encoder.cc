@@ -58,7 +58,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRedlockYield, keys, spec.name);
     command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(spec.place).Arg(CeilMs(spec.ttl));
     command.Arg(DelayMs(spec.lock_delay)).Arg(WantText(spec.want)).Arg(Info(spec)).Arg(options.broker_id);
-    command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(Least(in.least_token));
+    command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(in.hands_on ? "1" : "0").Arg(Least(in.least_token));
     return {&lua::kRedlockYield, std::move(command).Build()};
   }
 

@@ -20,7 +20,7 @@ using std::chrono::seconds;
 
 constexpr Duration kClockLook = seconds(1);  // a broker looks at each server's clock so often
 // For each request; those who wait long for paused servers need some hundreds.
-constexpr uint64_t kMostCommands = 5000;
+constexpr uint64_t kMostCommands = 2000;
 constexpr uint64_t kCountEach = 4096;  // events
 
 bool Conflict(const core::Want& a, const core::Want& b) {
@@ -357,6 +357,7 @@ Findings World::Run() {
   }
   if (findings_.fault.empty() && !faults_) CheckOrder();
   findings_.commands = Commands();
+  findings_.requests = total_;
   return findings_;
 }
 

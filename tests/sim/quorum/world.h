@@ -27,6 +27,7 @@ struct Findings {
   uint64_t refusals = 0;
   uint64_t losses = 0;
   uint64_t commands = 0;  // to servers
+  size_t requests = 0;
 };
 
 // `log`: tells every event on standard output.

@@ -304,7 +304,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
       command = ballot::JoinGrant{spec, action.c % 2 == 0 ? token : now, run_before};
       break;
     case 2:
-      command = ballot::YieldVote{spec, token, least};
+      command = ballot::YieldVote{spec, token, action.c % 3 != 0, least};
       break;
     case 3:
       command =

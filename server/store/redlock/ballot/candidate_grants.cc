@@ -80,7 +80,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
 }
 
 // J3
-void Candidates::Yield(Candidate& candidate) {
+void Candidates::Yield(Candidate& candidate, bool hands_on) {
   context_.Count(QuorumRound::kYield);
   const Spec& spec = candidate.spec;
   candidate.ask_at = core::kNever;
@@ -95,7 +95,7 @@ void Candidates::Yield(Candidate& candidate) {
                    .claim = spec.claim(),
                    .candidate = candidate.serial,
                    .token = stand.yielded},
-                  YieldVote{spec, stand.yielded, context_.nodes.Proposal(context_.now)});
+                  YieldVote{spec, stand.yielded, hands_on, context_.nodes.Proposal(context_.now)});
   }
   Arm(candidate);
 }

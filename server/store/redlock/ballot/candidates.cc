@@ -156,7 +156,7 @@ void Candidates::Consider(Candidate& candidate) {
   switch (verdict.kind) {
     case Kind::kYield:
       Close(candidate);
-      return Yield(candidate);
+      return Yield(candidate, /*hands_on=*/!verdict.is_decided);
     case Kind::kKeep:
       Close(candidate);
       return AskLater(candidate);

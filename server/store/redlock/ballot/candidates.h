@@ -90,7 +90,7 @@ class Candidates {
   // candidate_grants.cc
   void Win(Candidate& candidate, uint64_t token, Instant from);
   void Confirm(Candidate& candidate, uint64_t token);
-  void Yield(Candidate& candidate);
+  void Yield(Candidate& candidate, bool hands_on);
   void JoinRest(Candidate& candidate);
 
   Context& context_;

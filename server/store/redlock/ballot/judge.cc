@@ -156,7 +156,8 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
   if (!has_votes) return {.kind = Kind::kStand};
   if (candidate.is_dated) return {.kind = Kind::kKeep};
   const Opposition against = Against(candidate, bench);
-  return {.kind = against.has_quorum || against.is_earlier ? Kind::kYield : Kind::kKeep};
+  if (!against.has_quorum && !against.is_earlier) return {.kind = Kind::kKeep};
+  return {.kind = Kind::kYield, .is_decided = against.has_quorum};
 }
 
 }  // namespace distlock::store::ballot

@@ -5,7 +5,7 @@
 // J1  q votes under one token, young enough: it has the lock.
 // J2  q votes under several tokens, or too old: the greatest is to be confirmed by q servers.
 // J3  fewer, and somebody with an earlier place, or with q votes, stands against it, or waits in front of a reader
-//     among readers: it yields its votes.
+//     among readers: it yields its votes. Beside q votes they decide nothing, so nobody gets them instead.
 // J4  fewer, and nobody does, as far as answers show that are not older than the votes: it keeps them and asks again.
 // A single try waits for nobody: what it cannot get within a few rounds is held.
 #pragma once
@@ -46,6 +46,7 @@ struct Verdict {
   uint64_t token = 0;
   Instant from{};
   NodeIndex node = 0;
+  bool is_decided = false;  // kYield: somebody else has q votes
 };
 
 Verdict Judge(const Candidate& candidate, const Bench& bench);

@@ -89,6 +89,7 @@ struct JoinGrant {
 struct YieldVote {
   Spec spec;
   uint64_t token = 0;
+  bool hands_on = true;  // to waiters with earlier places; else the lock stays free there
   uint64_t least_token = 0;
 };
 
