@@ -99,10 +99,12 @@ void CheckGrants(const Index& index, Report& report) {
       }
       case RecordKind::kGranted: {
         const Tenure& tenure = Named(index, record);
-        const int32_t before = told_before[static_cast<size_t>(record.lease)];
-        if (before >= 0 && index.tenures[static_cast<size_t>(before)].token >= tenure.token &&
-            index.tenures[static_cast<size_t>(before)].lease != record.lease) {
-          TellOrder(index, index.tenures[static_cast<size_t>(before)], tenure, " asked for", report);
+        const int32_t number = told_before[static_cast<size_t>(record.lease)];
+        const Tenure* before = number < 0 ? nullptr : &index.tenures[static_cast<size_t>(number)];
+        // A kept lock has tokens of the time when the store gave it, which may have forgotten it since.
+        if (before != nullptr && before->token >= tenure.token && before->lease != record.lease &&
+            !index.Forgot(record.lock, index.BeganNotBefore(tenure), before->Began())) {
+          TellOrder(index, *before, tenure, " asked for", report);
         }
         told.Saw(tenure);
         break;
