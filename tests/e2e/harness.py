@@ -14,6 +14,7 @@ build/release/bin/distlockd), REDIS_SERVER (default redis-server; valkey-server 
 import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -181,10 +182,38 @@ def read_reply(stream):
     return stream.read(int(rest) + 2)[:-2].decode(errors="surrogateescape")
 
 
+_kept_ports = []  # what keeps them for this process, until its end
+
+
 def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """A port at which nobody listens, for this process alone: no other test run is told the same one while this process
+    lives. It is none of those that the kernel gives to outgoing connections and to whoever binds port 0, so it stays
+    free before its server starts, and while that is down."""
+    ports = _ports_not_given_out()
+    return next(port for port in random.sample(ports, len(ports)) if _keep_port(port))
+
+
+def _ports_not_given_out():
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as given:
+        first, last = map(int, given.read().split())
+    # Where the kernel gives out all of them, it at least gives none to two test runs.
+    return range(max(first // 2, 1024), first) or range(last + 1, 65536) or range(first, last + 1)
+
+
+def _keep_port(port):
+    """Whether it is free and nobody else keeps it. A name without a file is seen by all processes that share the ports,
+    and ends with the process."""
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind(f"\0distlock-test-port-{port}")
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("0.0.0.0", port))
+    except OSError:
+        mark.close()
+        return False
+    _kept_ports.append(mark)
+    return True
 
 
 class Distlockd(Process):

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the harness: processes, client, belief."""
 import os
+import pathlib
+import socket
+import subprocess
+import sys
 
 import pytest
 
+import harness
 from client import api, failure
-from harness import RedisError, Redis, World, eventually
+from harness import RedisError, Redis, World, eventually, free_port
 
 
 @pytest.mark.parametrize("tcp", [False, True])
@@ -32,6 +37,22 @@ def test_processes_of_one_name_are_numbered(world):
 def test_a_process_that_cannot_start_reports_the_reason(world):
     with pytest.raises(AssertionError, match="no-such-option"):
         world.redis(args=("--no-such-option", "1"))
+
+
+def test_no_two_test_runs_are_told_the_same_port():
+    port = free_port()
+    tried = subprocess.run([sys.executable, "-B", "-c", f"import harness; print(harness._keep_port({port}))"],
+                           cwd=pathlib.Path(__file__).parent, capture_output=True, text=True, check=True)
+    assert tried.stdout == "False\n" and not harness._keep_port(port)
+    first, _ = map(int, pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split())
+    assert port < first or first <= 1024, "the kernel may give it to a connection"
+
+
+def test_a_port_at_which_somebody_listens_is_not_free():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert not harness._keep_port(taken.getsockname()[1])
 
 
 def test_no_process_outlives_the_world(tmp_path):
