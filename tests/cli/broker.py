@@ -30,9 +30,9 @@ class Broker:
 
     def __init__(self, api, address):
         self.api, self.address = api, address
-        # Quick retries, because a daemon that is starting is ready in a moment.
+        # Quick retries, because a daemon that is starting is ready in a moment. How long one attempt may take stays as
+        # it is (grpc.min_reconnect_backoff_ms): a call fails with it, also when the daemon is only slow to be run.
         self.channel = grpc.insecure_channel(address, [("grpc.initial_reconnect_backoff_ms", 20),
-                                                       ("grpc.min_reconnect_backoff_ms", 20),
                                                        ("grpc.max_reconnect_backoff_ms", 100)])
 
     def lock(self, key, namespace="default"):

@@ -25,9 +25,10 @@ MODULES = ("distlock.v1.lock_pb2", "distlock.v1.look_pb2", "distlock.v1.lock_ser
            "distlock.v1.admin_service_pb2", "google.rpc.status_pb2", "google.rpc.error_details_pb2")
 FILES = [name.removesuffix("_pb2").replace(".", "/") + ".proto" for name in MODULES]
 SERVING = 1
+# grpc.min_reconnect_backoff_ms stays as it is: it bounds an attempt to connect, and a call fails with the attempt, so a
+# broker that the machine lets wait for a moment would look like one that is gone.
 CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # each client has a connection of its own
-                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 500),
-                   ("grpc.max_reconnect_backoff_ms", 200))
+                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200))
 
 
 @functools.cache
