@@ -280,6 +280,7 @@ class Session(Stream):
         self.commands = queue.SimpleQueue()
         self.sent_at = {}         # heartbeat seq -> boot time; 0 = the Open
         self.believed_until = {}  # acquire id -> boot time
+        self.furthest = {}        # the same, of the latest deadline that it ever had
         self._lock = threading.Lock()
         self._last_id = self._last_seq = 0
         self._quiet = threading.Event()
@@ -368,7 +369,8 @@ class Session(Stream):
             for acquire_id, until in self.believed_until.items():
                 valid_for = limits.get(acquire_id, seconds(ack.valid_for))
                 self.believed_until[acquire_id] = max(until, self.sent_at[ack.seq] + valid_for)
-        elif kind in ("lost", "released"):
+        self.furthest.update(self.believed_until)
+        if kind in ("lost", "released"):
             self.believed_until.pop(event.id, None)
 
     def all(self, kind, command_id=None):

@@ -21,6 +21,10 @@ DISTLOCKCTL = os.environ.get("DISTLOCKCTL", str(pathlib.Path(DISTLOCKD).with_nam
 # The scripts, assembled by the build.
 SCRIPTS = pathlib.Path(os.environ.get("DISTLOCK_SCRIPTS", pathlib.Path(DISTLOCKD).parents[1] / "generated/lua"))
 SLACK_S = 5  # added to upper bounds, for a busy machine
+# Arguments of a broker that loses no lease and refuses none because processes are not run for some seconds. Leases need
+# a ttl to match: LONG_TTL_S.
+PATIENT = ("--validity", "20s", "--default-ttl", "60s", "--store-timeout", "30s")
+LONG_TTL_S = 60.0
 
 
 def script_sha(verb):
@@ -290,9 +294,9 @@ def _state(pid):
         return stat.read().rpartition(")")[2].split()[0]
 
 
-__all__ = ["Admin", "Belief", "Holder", "Monitor", "Program", "RedisError", "SLACK_S", "await_nothing_left", "api",
-           "ctl", "expiry", "handed_over", "in_background", "leftovers", "script_sha", "stopped", "thin_client",
-           "waiter"]
+__all__ = ["Admin", "Belief", "Holder", "LONG_TTL_S", "Monitor", "PATIENT", "Program", "RedisError", "SLACK_S",
+           "await_nothing_left", "api", "ctl", "expiry", "handed_over", "in_background", "leftovers", "script_sha",
+           "stopped", "thin_client", "waiter"]
 
 if __name__ == "__main__":
     _thin_client_main(*sys.argv[1:])
