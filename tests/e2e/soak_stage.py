@@ -150,10 +150,11 @@ class Stage:
     locks = 12  # that the clients share
     linger = ""  # of the brokers; "": as they are installed
     lingers = True  # brokers of such a store keep locks after their release
+    terms = Times  # the promises under test
 
     def __init__(self, folder, seed, program, short, brokers, clients):
         self.folder, self.seed = pathlib.Path(folder), seed
-        self.times = Times(short)
+        self.times = self.terms(short)
         self.history = History(self.folder / "history", self.times, self.lingers)
         self.workers, self.pause_ms = 6, 110
         self.register_path = str(self.folder / "register.sock")
