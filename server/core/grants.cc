@@ -161,7 +161,7 @@ void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instan
 
 void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
   Waiter* const waiter = to_.waiters.Find(owner);
-  if (to_.releases.IsKept(owner)) return;
+  if (to_.releases.IsKept(owner)) return to_.releases.OnReachedNobody(owner);
   if (PendingRelease* const release = to_.releases.Find(owner); release != nullptr) {
     // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed,
     // the waiter asks again.

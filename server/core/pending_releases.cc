@@ -64,6 +64,15 @@ void PendingReleases::Hurry(const OwnerId& owner) {
   Pursue(release);
 }
 
+void PendingReleases::OnReachedNobody(const OwnerId& owner) {
+  if (!core_.draining || !IsKept(owner)) return;
+  PendingRelease& release = *Find(owner);
+  // What a lease of it had may be believed in.
+  if (release.holding || release.not_before <= core_.now + kKeepForMove) return;
+  release.not_before = core_.now + kKeepForMove;
+  Pursue(release);
+}
+
 bool PendingReleases::IsKept(const OwnerId& owner) const {
   const PendingRelease* const release = Find(owner);
   return release != nullptr && core_.now < release->not_before;

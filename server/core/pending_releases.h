@@ -61,6 +61,9 @@ class PendingReleases {
   void PursueLater(PendingRelease& release, Duration time);
   // Another try of the same request has come: gives up now what `owner` has and was to be kept for it.
   void Hurry(const OwnerId& owner);
+  // What `owner` waited for has reached it, and is kept. To a broker that drains no other try of its request comes any
+  // more, so it is given up soon.
+  void OnReachedNobody(const OwnerId& owner);
   // A caller releases a detached lease, or one that this broker does not know.
   void Release(const core::Release& in);
 

@@ -159,8 +159,9 @@ void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
   PendingRelease* const release = to_.releases.Find(op.owner);
   // A broken connection may have let the attempt overtake the withdrawal.
   if (std::holds_alternative<StoreUnknown>(reply.outcome) && release != nullptr) release->order_lost = true;
-  const bool took_effect =
-      std::holds_alternative<AcquireGranted>(reply.outcome) || std::holds_alternative<AcquireQueued>(reply.outcome);
+  const bool is_granted = std::holds_alternative<AcquireGranted>(reply.outcome);
+  if (is_granted) to_.releases.OnReachedNobody(op.owner);
+  const bool took_effect = is_granted || std::holds_alternative<AcquireQueued>(reply.outcome);
   const bool known = Contains(op.owner) || release != nullptr || to_.leases.Contains(op.owner) ||
                      to_.past_grants.Contains(op.owner) || IsRepeatable(op.owner);
   if (took_effect && !known) {

@@ -72,6 +72,45 @@ TEST(Tries, ADrainRefusesAndKeepsThePlacesAndGoesOnUntilTheyEnd) {
   EXPECT_EQ(t.drains, 1);
 }
 
+// Its next try is at another broker by then, and waits there for what this one has.
+TEST(Tries, AGrantThatComesDuringADrainIsKeptForAMomentOnly) {
+  Waiting t;
+  t.Do(Drain{.timeout = seconds(30)});
+  t.Pass(seconds(1));
+  t.Do(Notice(TryOf(1, 1), t));
+  t.Pass(kKeepForMove / 2);
+  t.Do(Notice(TryOf(1, 1), t));
+  t.Pass(kKeepForMove / 2 - milliseconds(1));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
+  t.Pass(milliseconds(1));
+  EXPECT_EQ(t.Take<StoreWithdraw>().owner, TryOf(1, 1));
+}
+
+TEST(Tries, SoIsOneWhoseAnswerComesDuringADrain) {
+  OneSession t;
+  t.Do(Wants(t, 1, 2, 1));
+  const auto ask = t.Take<StoreAcquire>();
+  t.Do(Drain{.timeout = seconds(30)});
+  t.Reply(ask.op, AcquireGranted{.token = 900, .since = t.StoreNow()});
+  t.Pass(kKeepForMove - milliseconds(1));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
+  t.Pass(milliseconds(1));
+  EXPECT_EQ(t.Take<StoreWithdraw>().owner, TryOf(1, 1));
+}
+
+TEST(Tries, ButNotALeaseThatMayBeBelievedIn) {
+  Waiting t;
+  t.Do(Notice(TryOf(1, 1), t));
+  t.Event<Granted>(1, 2);
+  t.Do(StreamEnded{1});
+  t.Do(Drain{.timeout = seconds(30)});
+  t.Do(Notice(TryOf(1, 1), t));
+  t.Pass(kV - milliseconds(1));
+  EXPECT_EQ(t.Count<StoreRelease>() + t.Count<StoreWithdraw>(), 0u);
+  t.Pass(milliseconds(1));
+  EXPECT_EQ(t.Take<StoreRelease>().owner, TryOf(1, 1));
+}
+
 TEST(Tries, WhatTheClientGivesUpIsWithdrawnAtOnce) {
   Waiting goodbye;
   goodbye.Do(Goodbye{1});
