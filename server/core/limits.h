@@ -33,8 +33,8 @@ inline constexpr size_t kMaxReleasesSent = 1024;
 // Back-off between attempts while the store answers, but not usefully.
 inline constexpr Duration kRetryMin = std::chrono::milliseconds(10);
 inline constexpr Duration kRetryMax = std::chrono::seconds(1);
-// A lock that reaches a waiter whom a draining broker has sent to another one: kept for so long, so that its next try is
-// there when it is handed on.
+// A lock that reaches a waiter whom a draining broker has sent to another one is kept for so long, so that its next try
+// is there when it is handed on.
 inline constexpr Duration kKeepForMove = std::chrono::milliseconds(500);
 // A store that has been down this long fails one-try requests at once.
 inline constexpr Duration kOneTryGrace = std::chrono::seconds(1);
