@@ -4,7 +4,7 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id that has it, token, ttl_ms, the last token that the broker has given, token_keep_ms, trusted, broker_id
 --      (the caller's), hold_off (see parts/hold_off.lua), the tag of the broker's channel if that is a shard's, or "",
---      then of each reader, in the order of tokens: owner_id, token, info
+--      then of each reader, in the order of tokens: owner_id, token, info ("": that of the hold)
 -- {NOTED, time, queue_length, "" or "look", next holders as of release}   also when it has been done
 -- {NOT_HOLDER, time}   that owner does not have it under that token as a cover; nothing was done
 -- include parts/head.lua
@@ -36,7 +36,7 @@ lift_hold_off(h)
 local expiry, slots = now + tonumber(ttl) * 1000, {'holders', ''}
 for i = 10, #ARGV, 3 do
   local since = str(math.min(tonumber(ARGV[i + 1]), now))
-  local slot = {token = ARGV[i + 1], since = since, ttl = ttl, delay = '0', permits = 1, info = ARGV[i + 2]}
+  local slot = {token = ARGV[i + 1], since = since, ttl = ttl, delay = '0', permits = 1, info = ARGV[i + 2] ~= '' and ARGV[i + 2] or info_of(h)}
   slots[#slots + 1], slots[#slots + 2] = ARGV[i], slot_value(slot, expiry)
 end
 h.many, h.kind, h.limit, h.used, h.soonest = true, 's', 0, #slots / 2 - 1, expiry

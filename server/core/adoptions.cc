@@ -191,6 +191,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.former_believes_until = former_believes_until;
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
+  lease.is_exclusive = in.want.mode == Mode::kExclusive;
   if (!in.reentry.empty()) {
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want, .others = {}});
     session.reentrant[{in.name, in.reentry}] = in.owner;

@@ -29,7 +29,7 @@ Cover& Covers::Begin(const Lease& lease, std::string info, const GrantNews& news
   cover.base_at = core_.now;
   cover.readers.emplace(lease.token, Cover::Reader{lease.owner, std::move(info), core_.now});
   to_.notes.Hide(lease.owner, cover);
-  core_.Arm(cover, core_.now + core_.config.linger / 2);
+  core_.Arm(cover, NextLook(cover));
   return cover;
 }
 
@@ -57,7 +57,7 @@ bool Covers::Join(Cover& cover, Waiter& waiter) {
   const uint64_t token = NextToken(cover);
   if (token == 0 || deadline - core_.now < spec.ttl / 2) return false;
 
-  if (cover.readers.empty()) core_.Arm(cover, core_.now + core_.config.linger / 2);
+  if (cover.readers.empty()) core_.Arm(cover, NextLook(cover));
   cover.given = token;
   cover.readers.emplace_hint(cover.readers.end(), token, Cover::Reader{spec.owner, spec.info, core_.now});
   const OwnerId owner = spec.owner;
@@ -71,9 +71,14 @@ bool Covers::Join(Cover& cover, Waiter& waiter) {
                             .arrival = Arrival::kAnswer});
   Lease* const lease = to_.leases.Find(owner);
   DISTLOCK_CHECK(lease != nullptr);
-  to_.leases.AwaitNote(*lease);
+  to_.leases.AwaitNote(*lease, core_.config.linger * 3 / 2);
   if (core_.now - cover.named_left >= core_.config.linger / 2) Rename(cover);
   return true;
+}
+
+// While readers are present. None of them may come near its deadline before the store knows it.
+Instant Covers::NextLook(const Cover& cover) const {
+  return std::min(core_.now + core_.config.linger / 2, cover.deadline - cover.ttl / 2);
 }
 
 // The named one is shown as the holder, though it has left: not for long.
@@ -127,7 +132,7 @@ bool Covers::OnTimer(Cover& cover) {
     return true;
   }
   if (cover.named_left != kNever) Rename(cover);
-  core_.Arm(cover, core_.now + core_.config.linger / 2);
+  core_.Arm(cover, NextLook(cover));
   return false;
 }
 

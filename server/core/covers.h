@@ -94,6 +94,7 @@ class Covers {
  private:
   uint64_t NextToken(const Cover& cover) const;
   bool NamedIsWell(const Cover& cover) const;
+  Instant NextLook(const Cover& cover) const;
   Instant IdleEnd(const Cover& cover) const;
   void Rename(Cover& cover);
   void GiveBack(Cover& cover);

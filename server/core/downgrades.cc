@@ -42,7 +42,7 @@ void Downgrades::Handle(Downgrade& in) {
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
   // What others share cannot be kept for the next lease.
-  if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) lease->lingers = false;
+  if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) lease->lingers = lease->is_exclusive = false;
   DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
   if (call != nullptr) Send(*call);
 }

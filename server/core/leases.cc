@@ -133,9 +133,9 @@ void Leases::OnRenewed(Lease& lease, Instant sent) {
   Arm(lease);
 }
 
-void Leases::AwaitNote(Lease& lease) {
+void Leases::AwaitNote(Lease& lease, Duration hidden) {
   lease.noting = true;
-  lease.next_renew = core_.now + lease.ttl / 6;
+  lease.next_renew = core_.now + hidden + lease.ttl / 6;
   Arm(lease);
 }
 

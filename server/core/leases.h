@@ -51,8 +51,8 @@ class Leases {
   void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
 
   // ---- a grant that the store has not heard of: see Notes
-  // The lease is not renewed before the store knows its owner.
-  void AwaitNote(Lease& lease);
+  // The lease is not renewed before the store knows its owner, of whom it is told after `hidden` at most.
+  void AwaitNote(Lease& lease, Duration hidden = {});
   // The store has begun a ttl of the lease, maybe of another length, for a command sent at `sent`. `is_known`: under
   // its owner.
   void OnNoted(Lease& lease, Instant sent, Duration ttl, bool is_known);

@@ -129,7 +129,9 @@ void Linger::OnWaiterGone(const Waiter& waiter) {
   DISTLOCK_CHECK(lock != nullptr && lock->waiters > 0);
   --lock->waiters;
   if (waiter.awaits) --lock->joiners;
-  if (lock->attempt == waiter.spec.owner) lock->attempt = {};
+  if (lock->attempt != waiter.spec.owner) return;
+  lock->attempt = {};
+  lock->orphan = waiter.spec.owner;
 }
 
 bool Linger::MayLinger(const Waiter& waiter) {
@@ -266,6 +268,9 @@ void Linger::Recall(const LockName& name) {
     Pause(*lock);
     return End(*lock, LingerOutcome::kRecalled);
   }
+  // What a try has is kept for the next one. A cover that nobody is under is not: it would hold up all other readers.
+  to_.releases.Hurry(std::exchange(lock->orphan, {}));
+  if (SpreadAgain(*lock)) return;
   if (!to_.leases.Contains(lock->holder)) {
     // The store may have granted it already: recalls and answers come by different connections.
     lock->early = lock->waiters > 0;
@@ -284,6 +289,7 @@ void Linger::Handle(const SettleNotice& in) {
   if (Cover* const cover = to_.notes.CoverOf(in.owner); cover != nullptr) return to_.covers.Settle(*cover);
   EndOf(in.name, in.owner);
   if (Lease* const lease = to_.leases.Find(in.owner); lease != nullptr) lease->lingers = false;
+  if (const Lock* const lock = Find(in.name); lock != nullptr && lock->spread == in.owner && SpreadAgain(*lock)) return;
   if (!core_.store_up || to_.notes.Contains(in.owner) || to_.releases.Contains(in.owner)) return;
   to_.notes.Unmark(in.name, in.owner, in.token);
 }

@@ -122,6 +122,9 @@ class Linger final : public NoteNews {
     Instant pause_until{};
     Instant used{};
     OwnerId attempt{};  // a reader that has asked for a cover; zeros: none has
+    OwnerId orphan{};   // one that had, and went away before the answer
+    OwnerId spread{};   // the last cover was spread under this owner and token
+    uint64_t spread_token = 0;
     Duration attempt_ttl{};
     std::vector<OwnerId> awaiting;         // those who wait for its answer, or did
     uint32_t joiners = 0;                  // those who do
@@ -137,6 +140,7 @@ class Linger final : public NoteNews {
   void Recall(const LockName& name);
   void Pause(Lock& lock);
   void PauseCovers(Lock& lock) const;
+  bool SpreadAgain(const Lock& lock);
   bool LeaveCover(Cover& cover, Lease& lease, const Release& in);
   bool RegrantKept(Waiter& waiter, Lock& lock);
   static bool IsOfSession(const Waiter& waiter, const Sessions& sessions);

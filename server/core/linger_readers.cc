@@ -53,7 +53,7 @@ void Linger::ForgetReaders(Lock& lock) const {
 void Linger::StopAwaiting(Waiter& waiter) {
   waiter.awaits = false;
   Lock& lock = *Find(waiter.spec.name);
-  --lock.joiners;
+  if (--lock.joiners == 0) lock.awaiting.clear();
   if (lock.gather_until == Instant{} || core_.now < lock.gather_until) return;
   lock.gather_until = {};
   PauseCovers(lock);
@@ -119,11 +119,24 @@ void Linger::OnReader(const Lease& lease) {
 void Linger::OnCoverReply(const Op& op, OpId id, const StoreReply& reply) {
   const auto* const done = std::get_if<NoteDone>(&reply.outcome);
   const Cover* const cover = to_.covers.Find(op.name);
-  if (done != nullptr && done->is_noted && cover != nullptr) {
+  if (done != nullptr && done->is_noted && cover != nullptr && cover->serial == op.waiter) {
     Lock& lock = LockOf(op.name);
     for (const auto& [token, reader] : cover->readers) lock.readers.insert(reader.owner);
+    lock.spread = cover->owner;
+    lock.spread_token = cover->token;
   }
   to_.covers.OnReply(op, id, reply);
+}
+
+// A store that has lost the spread, by a failover, shows the cover again, and would wait for its one reader as for a
+// writer. The others of the cover are lost to it. Whoever asked for this asks again, so it may be lost, too.
+bool Linger::SpreadAgain(const Lock& lock) {
+  const Lease* const lease = to_.leases.Find(lock.spread);
+  if (lease == nullptr || lease->token != lock.spread_token || !core_.store_up || to_.notes.Contains(lock.spread)) {
+    return false;
+  }
+  to_.notes.SpreadAgain(*lease);
+  return true;
 }
 
 // ---- Ends ----

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/records.h"
 
 namespace distlock::core {
 
@@ -85,6 +86,23 @@ void Notes::Unmark(const LockName& name, const OwnerId& owner, uint64_t token) {
                           .ttl = {},
                           .info = {},
                           .readers = {}});
+}
+
+void Notes::SpreadAgain(const Lease& lease) {
+  DISTLOCK_CHECK(!Contains(lease.owner));
+  Op op;
+  op.sender = Op::Sender::kCovers;
+  op.name = lease.name;
+  const OpId id = core_.SendOp(std::move(op));
+  core_.Command(StoreNote{.op = id,
+                          .name = lease.name,
+                          .from = lease.owner,
+                          .from_token = lease.token,
+                          .ttl = lease.ttl,
+                          .info = {},
+                          .covers = true,
+                          .readers = {{lease.owner, lease.token, {}}},
+                          .last_token = lease.token});
 }
 
 void Notes::Arm(Note& note) { core_.Arm(note, std::min(note.retry_at, note.until)); }

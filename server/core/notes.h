@@ -32,6 +32,7 @@ struct NotedGrant {
 };
 
 struct Cover;
+struct Lease;
 
 struct Note : Timed {
   Note() : Timed(TimerKind::kNote) {}
@@ -58,6 +59,8 @@ class Notes {
   // Tells the store that the lock is not kept when this holder's lease ends. It does not matter whether it arrives:
   // whoever wanted to know asks again. REQUIRES: that it is so, and the owner is not contained.
   void Unmark(const LockName& name, const OwnerId& owner, uint64_t token);
+  // Tells the store that this reader's lock is no cover, as Unmark does of what is kept.
+  void SpreadAgain(const Lease& lease);
   // Whether a note under way names this owner.
   bool IsTelling(const OwnerId& owner) const { return !by_owner_.empty() && by_owner_.contains(owner); }
   // Whether the store may have a lock of ours under this owner by mistake, or not have it yet.

@@ -37,7 +37,12 @@ void RenewCalls::Send(RenewCall& call) {
   op.sender = Op::Sender::kRenewCalls;
   StoreRenew command;
   command.op = calls_.BeginAttempt(call, std::move(op), CoreContext::AttemptTimeout(renew.ttl));
-  command.items.push_back(RenewItem{renew.name, renew.owner, renew.token, renew.ttl, /*ours=*/false, renew.hold_until});
+  command.items.push_back(RenewItem{.name = renew.name,
+                                    .owner = renew.owner,
+                                    .token = renew.token,
+                                    .ttl = renew.ttl,
+                                    .ours = false,
+                                    .hold_until = renew.hold_until});
   core_.Command(std::move(command));
 }
 

@@ -64,7 +64,11 @@ void Renewals::SendOne() {
     if (lease == nullptr) break;
     lease->renew_op = batch.op;
     op.owners.push_back(lease->owner);
-    batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl});
+    batch.items.push_back(RenewItem{.name = lease->name,
+                                    .owner = lease->owner,
+                                    .token = lease->token,
+                                    .ttl = lease->ttl,
+                                    .is_exclusive = lease->is_exclusive});
   }
   if (batch.items.empty()) return;
   core_.SendOp(std::move(op));

@@ -73,6 +73,9 @@ struct RenewItem {
   // end of the grant's max_hold.
   bool ours = true;
   StoreTime hold_until;  // not ours: the ttl is cut here, too; us = 0: not. A stamp that the store once gave
+  // Ours, and EXCLUSIVE since it was granted: while the store renews it, it has granted the lock to nobody else. Not so
+  // what was shared once: a store that has lost writes may show it EXCLUSIVE again, and have forgotten the others.
+  bool is_exclusive = false;
 };
 
 struct StoreRenew {

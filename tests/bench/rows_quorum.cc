@@ -39,7 +39,7 @@ const char* NameOf(Ailment ailment) {
 
 std::string NameOf(const Servers& servers) {
   if (servers.count == 1) return "one server";
-  const std::string count = std::to_string(servers.count) + " servers";
+  std::string count = std::to_string(servers.count) + " servers";
   if (servers.ailment == Ailment::kNone) return count;
   return count + (servers.count == 3 ? ", one of them " : ", two of them ") + NameOf(servers.ailment);
 }

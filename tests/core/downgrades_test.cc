@@ -32,6 +32,20 @@ TEST(Downgrade, OfASessionsLeaseByItsAcquire) {
   EXPECT_EQ(t.broker.Stats().leases, 1u);
 }
 
+// A store that loses the downgrade shows it EXCLUSIVE again, and has forgotten who shared it.
+TEST(Downgrade, FromThenOnItsRenewalsDoNotSayThatItIsAlone) {
+  OneSession t;
+  t.Hold(1, 7, "a", 1);
+  t.Do(StoreUp{.renew_all = true});
+  auto renew = t.Take<StoreRenew>();
+  EXPECT_TRUE(renew.items.at(0).is_exclusive);
+  t.Reply(renew.op, RenewDoneBatch{.results = {RenewResult::kRenewed}});
+  t.Do(Downgrade{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = "+"});
+  t.Do(StoreUp{.renew_all = true});
+  renew = t.Take<StoreRenew>();
+  EXPECT_FALSE(renew.items.at(0).is_exclusive);
+}
+
 TEST(Downgrade, WhatIsNotHeldIsRefused) {
   OneSession t;
   t.Do(Downgrade{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = {}});

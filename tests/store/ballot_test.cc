@@ -159,6 +159,26 @@ TEST_F(BallotTest, AVoteIsHandedOnOnlyIfNobodyHasAQuorum) {
   EXPECT_FALSE(std::get<YieldVote>(sent_[1].front().command).hands_on);
 }
 
+// Two readers that find servers free beside a holder give each other their votes with each question.
+TEST_F(BallotTest, WhoYieldsToTheSameHolderAgainAsksLaterEachTime) {
+  Wait(2);
+  std::vector<Duration> pauses;
+  for (uint64_t token = kToken; token < kToken + 7; ++token) {
+    Answer(0, Behind(1));
+    Answer(1, Voted{token, TimeOf(), {}});
+    Answer(2, Behind(1));
+    ASSERT_TRUE(IsAsked<YieldVote>(1));
+    Answer(1, GaveBack{});
+    Notice(1, 2, token + 1);
+    const Instant before = now_;
+    while (CountAsked<AskVote>() == 0 && now_ - before < seconds(1)) Pass(microseconds(100));
+    pauses.push_back(now_ - before);
+    ASSERT_EQ(CountAsked<AskVote>(), kServers);
+  }
+  EXPECT_LT(pauses.front(), milliseconds(10));
+  EXPECT_GT(pauses.back(), 8 * pauses.front());
+}
+
 TEST_F(BallotTest, AVoteIsHandedOnToAnEarlierWaiterWithFewVotes) {
   Wait(2);
   Answer(0, Behind(1));

@@ -75,7 +75,7 @@ class Census {
   bool AwaitsReplicas() const { return on() && needs_replicas_ && !replicas_confirmed_; }
   // The server's clock was set forward by so much (negative: back).
   void OnClockStep(core::Duration by);
-  // This server has renewed, at `time`, a lease that this broker keeps.
+  // This server has renewed, at `time`, a lease that this broker keeps, and that was EXCLUSIVE ever since.
   void OnRenewed(const core::OwnerId& owner, core::StoreTime time);
 
   // Scripts are told so: nobody new is granted a lock.

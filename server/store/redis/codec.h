@@ -50,7 +50,7 @@ struct SentCommand {
   core::OpId op = 0;
   size_t items = 0;                          // kRenew, kAcquireAll
   std::vector<core::StoreTime> hold_untils;  // kRenew, of each item; empty: none has one
-  std::vector<core::OwnerId> owners;         // kRenew during a hold-off, of each item; zeros: not this broker's
+  std::vector<core::OwnerId> owners;         // kRenew during a hold-off, of each item; zeros: it confirms nothing
 };
 
 struct Encoded {

@@ -87,7 +87,7 @@ struct Encoder {
     command.Arg(ttl);
     SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}, {}};
     if (census != nullptr && census->holds_off()) {
-      for (const auto& item : in.items) sent.owners.push_back(item.ours ? item.owner : core::OwnerId{});
+      for (const auto& item : in.items) sent.owners.push_back(item.is_exclusive ? item.owner : core::OwnerId{});
     }
     if (std::ranges::any_of(in.items, [](const auto& item) { return item.hold_until.us != 0; })) {
       for (const auto& item : in.items) sent.hold_untils.push_back(item.hold_until);

@@ -17,7 +17,8 @@ bool Accepted(const Index& index, const Tenure& tenure) {
 // The store lost the earlier grant and granted the lock anew. The earlier belief may last as long as it had been
 // promised, a ttl at most. What a lease is promised that was given a kept lock, an earlier one was.
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
-  const Keep* const keep = earlier.kept_from == kNotSeen ? nullptr : index.KeepAt(earlier.lock, earlier.kept_from);
+  const Keep* const keep =
+      earlier.kept_from == kNotSeen ? nullptr : index.KeepAt(earlier.lock, earlier.kept_from, earlier.token);
   const int64_t promised = keep != nullptr            ? keep->ttl_ns
                            : index.MayBeKept(earlier) ? index.history.longest_ttl_ns
                                                       : index.TermsOf(earlier).ttl_ns;
@@ -80,7 +81,7 @@ void CheckOverlaps(const Index& index, Report& report) {
 // The lease had the lock before the store heard of it: until it did, or to the end of belief, the store must have had
 // the lock for an earlier lease of the same broker.
 bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, Report& report) {
-  const Keep& keep = *index.KeepAt(tenure.lock, tenure.from);
+  const Keep& keep = *index.KeepAt(tenure.lock, tenure.from, tenure.token);
   const int64_t needed = tenure.took == kNotSeen ? tenure.until : tenure.took;
   if (keep.until >= needed) return true;
   if (Accepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until))

@@ -143,7 +143,7 @@ void Index::ReadTook(const Record& record) {
   kept = {};
   if (!tenure.may_linger) return;
   kept = {.keep = static_cast<int32_t>(keeps.size()), .tenure = static_cast<int32_t>(&tenure - tenures.data())};
-  keeps.push_back({.lock = record.lock, .from = record.at_ns, .ttl_ns = TermsOf(tenure).ttl_ns});
+  keeps.push_back({.lock = record.lock, .token = tenure.token, .from = record.at_ns, .ttl_ns = TermsOf(tenure).ttl_ns});
 }
 
 // A reader that its broker had let in beside one whom the store knew. It knows all of them now.
@@ -151,7 +151,7 @@ void Index::ReadSpread(const Record& record) {
   Kept& kept = kept_[static_cast<size_t>(record.lock)];
   if (kept.keep >= 0) keeps[static_cast<size_t>(kept.keep)].until = record.at_ns;
   kept = {};
-  const Keep* const keep = KeepAt(record.lock, record.at_ns);
+  const Keep* const keep = KeepAt(record.lock, record.at_ns, record.token);
   if (keep == nullptr || keep->until != record.at_ns) return Contradict(record, "was let in beside");
   Tenure& tenure = TenureOf(record);
   (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
@@ -198,16 +198,16 @@ void Index::FindKeeps() {
     const LeaseTerms& terms = TermsOf(tenure);
     if (tenure.took != kNotSeen || tenure.told == kNotSeen || terms.detached) continue;
     if (terms.kind == HoldKind::kPermit || terms.lock_delay_ns > 0 || terms.max_hold_ns > 0) continue;
-    const Keep* const keep = KeepAt(tenure.lock, tenure.told);
+    const Keep* const keep = KeepAt(tenure.lock, tenure.told, tenure.token);
     if (keep != nullptr && tenure.told - keep->until < history.longest_ttl_ns) tenure.kept_from = keep->from;
   }
 }
 
-const Keep* Index::KeepAt(int32_t lock, int64_t at) const {
+const Keep* Index::KeepAt(int32_t lock, int64_t at, uint64_t token) const {
   const Keep* last = nullptr;
   for (const Keep& keep : keeps) {
     if (keep.from > at) break;
-    if (keep.lock == lock) last = &keep;
+    if (keep.lock == lock && keep.token <= token) last = &keep;
   }
   return last;
 }

@@ -54,6 +54,7 @@ struct Tenure {
 // A broker may have given the lock from lease to lease, while the store had it for one of them all the time.
 struct Keep {
   int32_t lock = -1;
+  uint64_t token = 0;  // of the first lease: those after it have greater ones
   int64_t from = kNotSeen;
   int64_t until = kForEver;
   FreedHow how = FreedHow::kReleased;
@@ -142,8 +143,8 @@ class Index {
     const int64_t asked = fates[static_cast<size_t>(tenure.lease)].asked;
     return MayBeKept(tenure) ? asked - history.longest_ttl_ns : asked;
   }
-  // The last of this lock that began by `at`; null: none did.
-  const Keep* KeepAt(int32_t lock, int64_t at) const;
+  // The last of this lock that began by `at`, in which a lease may have this token; null: none did.
+  const Keep* KeepAt(int32_t lock, int64_t at, uint64_t token) const;
   // Whether the store lost this lock's data in [from, until].
   bool Forgot(int32_t lock, int64_t from, int64_t until) const;
   // Whether a fault in [from, until] can have made a broker miss a grant to one of its waiters, or lose the waiter's

@@ -176,7 +176,10 @@ TEST(Tokens, OfAKeptLockThatTheStoreForgotAreThoseOfBefore) {
     if (forgot) b.Fault(105, FaultKind::kStoreEmptied);
     if (forgot) b.Forgot(105);
     b.Freed(105, ann, forgot ? FreedHow::kForgotten : FreedHow::kReleased);
-    b.HoldsInStore(107, 109, b.Asks(106, "cat"), 9);
+    const int64_t cat = b.Asks(106, "cat");
+    b.TookToKeep(106, cat, 9);
+    b.Holds(107, 109, cat, 9);
+    b.Freed(110, cat);
     const int64_t bob = b.Asks(112, "bob");
     b.Granted(113, bob, 6, 600);
     b.Lost(115, bob, core::LostReason::kTaken);

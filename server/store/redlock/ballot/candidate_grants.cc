@@ -31,7 +31,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   candidate.forget_at = from + spec.ttl + spec.lock_delay + kForgetSlack;
   candidate.join_at = candidate.ask_at = core::kNever;
   candidate.is_open = false;
-  candidate.back_off = candidate.splits = 0;
+  candidate.back_off = candidate.splits = candidate.yields = 0;
   const core::StoreTime since = SinceOf(token);
   Duration held_for{};
   bool all = true;
@@ -80,9 +80,12 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
 }
 
 // J3
-void Candidates::Yield(Candidate& candidate, bool hands_on) {
+void Candidates::Yield(Candidate& candidate, const OwnerId& holder) {
   context_.Count(QuorumRound::kYield);
   const Spec& spec = candidate.spec;
+  const bool hands_on = holder == OwnerId{};
+  candidate.yields = !hands_on && holder == candidate.yielded_to ? candidate.yields + 1 : 0;
+  candidate.yielded_to = holder;
   candidate.ask_at = core::kNever;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     Stand& stand = candidate.stands[node];

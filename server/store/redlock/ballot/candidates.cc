@@ -136,12 +136,9 @@ void Candidates::Consider(Candidate& candidate) {
       break;
   }
   if (!candidate.is_open) {
-    // A vote has come by itself: others may be on their way.
     const bool has_votes =
         std::any_of(candidate.stands.begin(), candidate.stands.end(), [](const Stand& s) { return s.token != 0; });
-    if (has_votes && candidate.ask_at == core::kNever) {
-      candidate.ask_at = context_.now + context_.Trips(kGatherTrips);
-    }
+    if (has_votes && candidate.ask_at == core::kNever) Gather(candidate);
     return Arm(candidate);
   }
   if (candidate.waits && !candidate.questions.empty() && HasPlace(candidate, bench)) {
@@ -156,7 +153,7 @@ void Candidates::Consider(Candidate& candidate) {
   switch (verdict.kind) {
     case Kind::kYield:
       Close(candidate);
-      return Yield(candidate, /*hands_on=*/!verdict.is_decided);
+      return Yield(candidate, verdict.holder);
     case Kind::kKeep:
       Close(candidate);
       return AskLater(candidate);
@@ -181,6 +178,14 @@ void Candidates::Consider(Candidate& candidate) {
 void Candidates::Close(Candidate& candidate) {
   candidate.is_open = false;
   Arm(candidate);
+}
+
+// A vote has come by itself: others may be on their way. If it can only be given back, as the last ones, because the
+// same holder is still there, there is no haste: the question would give votes to others, who ask in turn.
+void Candidates::Gather(Candidate& candidate) {
+  const Duration pause = context_.Trips(kGatherTrips) * (1 << std::min(candidate.yields, 10));
+  candidate.ask_at =
+      context_.now + (candidate.yields == 0 ? pause : context_.Jittered(std::min(pause, kLongestBackOff)));
 }
 
 // Nobody stands against it: it keeps its votes, and asks for the rest less and less often.

@@ -63,6 +63,7 @@ class Candidates {
   void SendAsk(Candidate& candidate, NodeIndex node);
   void Consider(Candidate& candidate);
   void Close(Candidate& candidate);
+  void Gather(Candidate& candidate);
   void AskLater(Candidate& candidate);
   void Split(Candidate& candidate);
   void OnNoQuorum(Candidate& candidate);
@@ -90,7 +91,7 @@ class Candidates {
   // candidate_grants.cc
   void Win(Candidate& candidate, uint64_t token, Instant from);
   void Confirm(Candidate& candidate, uint64_t token);
-  void Yield(Candidate& candidate, bool hands_on);
+  void Yield(Candidate& candidate, const OwnerId& holder);
   void JoinRest(Candidate& candidate);
 
   Context& context_;

@@ -35,6 +35,7 @@ bool WaitsForEarlier(const Candidate& candidate, const Stand& stand) {
 
 // J3: somebody has q votes, or an earlier place and a vote, or waits for the votes of readers.
 struct Opposition {
+  OwnerId holder{};  // of several with q votes always the same one
   bool has_quorum = false;
   bool is_earlier = false;
 };
@@ -54,7 +55,9 @@ Opposition Against(const Candidate& candidate, const Bench& bench) {
                  std::any_of(other.rivals.begin(), other.rivals.end(),
                              [&](const Rival& r) { return r.view.owner == rival.view.owner; });
       }
-      against.has_quorum |= votes >= bench.quorum;
+      if (votes < bench.quorum) continue;
+      against.holder = against.has_quorum ? std::min(against.holder, rival.view.owner) : rival.view.owner;
+      against.has_quorum = true;
     }
   }
   return against;
@@ -157,7 +160,7 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
   if (candidate.is_dated) return {.kind = Kind::kKeep};
   const Opposition against = Against(candidate, bench);
   if (!against.has_quorum && !against.is_earlier) return {.kind = Kind::kKeep};
-  return {.kind = Kind::kYield, .is_decided = against.has_quorum};
+  return {.kind = Kind::kYield, .holder = against.holder};
 }
 
 }  // namespace distlock::store::ballot

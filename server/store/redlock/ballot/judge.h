@@ -46,7 +46,7 @@ struct Verdict {
   uint64_t token = 0;
   Instant from{};
   NodeIndex node = 0;
-  bool is_decided = false;  // kYield: somebody else has q votes
+  OwnerId holder{};  // kYield: who has q votes; zeros: nobody has
 };
 
 Verdict Judge(const Candidate& candidate, const Bench& bench);
