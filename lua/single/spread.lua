@@ -36,7 +36,8 @@ lift_hold_off(h)
 local expiry, slots = now + tonumber(ttl) * 1000, {'holders', ''}
 for i = 10, #ARGV, 3 do
   local since = str(math.min(tonumber(ARGV[i + 1]), now))
-  local slot = {token = ARGV[i + 1], since = since, ttl = ttl, delay = '0', permits = 1, info = ARGV[i + 2] ~= '' and ARGV[i + 2] or info_of(h)}
+  local info = ARGV[i + 2] ~= '' and ARGV[i + 2] or info_of(h)
+  local slot = {token = ARGV[i + 1], since = since, ttl = ttl, delay = '0', permits = 1, info = info}
   slots[#slots + 1], slots[#slots + 2] = ARGV[i], slot_value(slot, expiry)
 end
 h.many, h.kind, h.limit, h.used, h.soonest = true, 's', 0, #slots / 2 - 1, expiry
