@@ -159,6 +159,15 @@ TEST_F(BallotTest, AVoteIsHandedOnOnlyIfNobodyHasAQuorum) {
   EXPECT_FALSE(std::get<YieldVote>(sent_[1].front().command).hands_on);
 }
 
+TEST_F(BallotTest, NorIsItWhileALockDelayRunsAtMostServers) {
+  Wait(2);
+  Answer(0, Behind(0));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(0));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  EXPECT_FALSE(std::get<YieldVote>(sent_[1].front().command).hands_on);
+}
+
 // Two readers that find servers free beside a holder give each other their votes with each question.
 TEST_F(BallotTest, WhoYieldsToTheSameHolderAgainAsksLaterEachTime) {
   Wait(2);

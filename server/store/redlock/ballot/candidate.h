@@ -3,6 +3,7 @@
 // An owner that asks for a lock, waits for it, or has it: what each server said of it. Plain records.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -69,8 +70,8 @@ struct Candidate : core::Timed {
   Instant ask_at = core::kNever;  // the next round is due
   int back_off = 0;
   int splits = 0;
-  OwnerId yielded_to{};  // who had q votes when it gave its own back last; zeros: nobody had
-  int yields = 0;        // to the same one before that, in a row
+  std::optional<OwnerId> yielded_to;  // who had q votes when it gave its own back last
+  int yields = 0;                     // to the same one before that, in a row
 
   // Confirming.
   uint64_t confirming = 0;  // the token

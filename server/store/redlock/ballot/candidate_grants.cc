@@ -80,11 +80,10 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
 }
 
 // J3
-void Candidates::Yield(Candidate& candidate, const OwnerId& holder) {
+void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holder) {
   context_.Count(QuorumRound::kYield);
   const Spec& spec = candidate.spec;
-  const bool hands_on = holder == OwnerId{};
-  candidate.yields = !hands_on && holder == candidate.yielded_to ? candidate.yields + 1 : 0;
+  candidate.yields = holder && holder == candidate.yielded_to ? candidate.yields + 1 : 0;
   candidate.yielded_to = holder;
   candidate.ask_at = core::kNever;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
@@ -98,7 +97,7 @@ void Candidates::Yield(Candidate& candidate, const OwnerId& holder) {
                    .claim = spec.claim(),
                    .candidate = candidate.serial,
                    .token = stand.yielded},
-                  YieldVote{spec, stand.yielded, hands_on, context_.nodes.Proposal(context_.now)});
+                  YieldVote{spec, stand.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now)});
   }
   Arm(candidate);
 }

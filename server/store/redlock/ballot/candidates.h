@@ -91,7 +91,7 @@ class Candidates {
   // candidate_grants.cc
   void Win(Candidate& candidate, uint64_t token, Instant from);
   void Confirm(Candidate& candidate, uint64_t token);
-  void Yield(Candidate& candidate, const OwnerId& holder);
+  void Yield(Candidate& candidate, const std::optional<OwnerId>& holder);
   void JoinRest(Candidate& candidate);
 
   Context& context_;

@@ -35,8 +35,7 @@ bool WaitsForEarlier(const Candidate& candidate, const Stand& stand) {
 
 // J3: somebody has q votes, or an earlier place and a vote, or waits for the votes of readers.
 struct Opposition {
-  OwnerId holder{};  // of several with q votes always the same one
-  bool has_quorum = false;
+  std::optional<OwnerId> holder;  // has q votes; of several always the same one. Zeros: a lock_delay
   bool is_earlier = false;
 };
 
@@ -56,8 +55,7 @@ Opposition Against(const Candidate& candidate, const Bench& bench) {
                              [&](const Rival& r) { return r.view.owner == rival.view.owner; });
       }
       if (votes < bench.quorum) continue;
-      against.holder = against.has_quorum ? std::min(against.holder, rival.view.owner) : rival.view.owner;
-      against.has_quorum = true;
+      against.holder = std::min(against.holder.value_or(rival.view.owner), rival.view.owner);
     }
   }
   return against;
@@ -105,7 +103,7 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
 
 // A single try without a quorum.
 Verdict JudgeTry(const Candidate& candidate, const Bench& bench) {
-  if (Against(candidate, bench).has_quorum) return {.kind = Kind::kRefuse};
+  if (Against(candidate, bench).holder) return {.kind = Kind::kRefuse};
   if (!IsRoundOver(candidate, bench)) return {};
   if (CountAnswers(candidate, {Answer::kVoted, Answer::kNotVoted}) < bench.quorum) return {.kind = Kind::kNoQuorum};
   // Most servers have waiters that come first, or most must not count yet.
@@ -159,7 +157,7 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
   if (!has_votes) return {.kind = Kind::kStand};
   if (candidate.is_dated) return {.kind = Kind::kKeep};
   const Opposition against = Against(candidate, bench);
-  if (!against.has_quorum && !against.is_earlier) return {.kind = Kind::kKeep};
+  if (!against.holder && !against.is_earlier) return {.kind = Kind::kKeep};
   return {.kind = Kind::kYield, .holder = against.holder};
 }
 

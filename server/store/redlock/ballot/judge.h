@@ -46,7 +46,7 @@ struct Verdict {
   uint64_t token = 0;
   Instant from{};
   NodeIndex node = 0;
-  OwnerId holder{};  // kYield: who has q votes; zeros: nobody has
+  std::optional<OwnerId> holder;  // kYield: who has q votes, if anybody; zeros: a lock_delay
 };
 
 Verdict Judge(const Candidate& candidate, const Bench& bench);
