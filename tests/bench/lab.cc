@@ -69,7 +69,8 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
                                 "--redis",    store_url,  "--key-prefix", key_prefix, "--log-level", "warn"};
   args.insert(args.end(), more_flags.begin(), more_flags.end());
   if (std::ranges::find(more_flags, "--linger") == more_flags.end()) {
-    args.insert(args.end(), {"--linger", setup.linger, "--linger-readers"});
+    args.insert(args.end(), {"--linger", setup.linger});
+    if (setup.linger != "0") args.push_back("--linger-readers");
   }
   const auto start = std::chrono::steady_clock::now();
   child_ = std::make_unique<Child>(args, dir + "/" + name + ".log");

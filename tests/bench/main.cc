@@ -73,8 +73,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
       ->check(CLI::Range(0.0, 1000.0));
   app.add_option(
       "--linger", arguments->setup.linger,
-      "of the brokers: how long they keep a lock after its release; 0, the default here, sends each operation "
-      "to the store");
+      "of the brokers: how long they keep a lock after its release; 0, the default, sends each operation to the "
+      "store");
   app.add_option("--only", arguments->only,
                  "run only what matches this expression as \"section/case\", such as ^lone or 256");
   app.add_option("--rounds", arguments->rounds, "interleaved rounds")->check(CLI::PositiveNumber);

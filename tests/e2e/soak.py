@@ -213,8 +213,8 @@ def main(argv):
     folder.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
     stage_kind = SentinelStage if options.sentinel else QuorumStage if options.quorum else Stage
-    stage = stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5)
-    stage.locks, stage.linger = options.locks, options.linger
+    stage = stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5, linger=options.linger)
+    stage.locks = options.locks
     with stage:
         soak = Soak(stage, options, dice)
         soak.run()

@@ -44,8 +44,6 @@ class ServerSet:
 
 
 class QuorumStage(Stage):
-    lingers = False
-
     def _open_store(self):
         self.store = ServerSet(self.world)
         self.packets = PacketFilter() if is_possible() else None

@@ -53,7 +53,7 @@ class Times:
 class History:
     """The records of this program, and the folder with the records of all."""
 
-    def __init__(self, folder, times, lingers=True):
+    def __init__(self, folder, times, lingers=False):
         """lingers: brokers may keep locks after their release."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
@@ -148,14 +148,13 @@ class Load(Process):
 
 class Stage:
     locks = 12  # that the clients share
-    linger = ""  # of the brokers; "": as they are installed
-    lingers = True  # brokers of such a store keep locks after their release
     terms = Times  # the promises under test
 
-    def __init__(self, folder, seed, program, short, brokers, clients):
-        self.folder, self.seed = pathlib.Path(folder), seed
+    def __init__(self, folder, seed, program, short, brokers, clients, linger=""):
+        """linger: for how long brokers keep locks after their release; "": as they are installed."""
+        self.folder, self.seed, self.linger = pathlib.Path(folder), seed, linger
         self.times = self.terms(short)
-        self.history = History(self.folder / "history", self.times, self.lingers)
+        self.history = History(self.folder / "history", self.times, lingers=linger not in ("", "0"))
         self.workers, self.pause_ms = 6, 110
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)
