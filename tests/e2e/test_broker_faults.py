@@ -9,6 +9,7 @@ import pytest
 from client import api, boot_now, duration, failure, health
 from faults import (SLACK_S, Belief, Holder, Monitor, await_nothing_left, ctl, expiry, handed_over, script_sha, waiter)
 from harness import eventually
+from promises import row
 
 FAST = ("--validity", "1s")
 
@@ -31,6 +32,7 @@ def holders_and_waiters(world, a, b, ttl):
 
 # ---- Killed ----
 
+@row("the broker is killed")
 def test_a_killed_broker_ends_every_stream_and_its_locks_go_on_within_the_ttl(world, redis):
     a, b = two_brokers(world, redis)
     holders, waiting = holders_and_waiters(world, a, b, ttl=2)
@@ -51,6 +53,7 @@ def test_a_killed_broker_ends_every_stream_and_its_locks_go_on_within_the_ttl(wo
     world.client(b.url).acquire(world.client(b.url).spec("session", 10))
 
 
+@row("the broker is killed")
 def test_a_restarted_broker_serves_clients_that_reconnect(world, redis):
     a = world.distlockd(redis.url, *FAST)
     client = world.client(a.url)
@@ -65,6 +68,7 @@ def test_a_restarted_broker_serves_clients_that_reconnect(world, redis):
 
 # ---- Frozen ----
 
+@row("the broker stops for longer than T")
 def test_a_frozen_broker_renews_nothing_that_has_lapsed(world, redis):
     a, b = two_brokers(world, redis)
     holders, waiting = holders_and_waiters(world, a, b, ttl=1)
@@ -112,6 +116,7 @@ def test_a_broker_frozen_for_a_moment_loses_nothing(world, redis):
 
 # ---- Drained ----
 
+@row("the broker gets SIGTERM")
 def test_a_drain_lets_holders_finish(world, redis):
     a, b = two_brokers(world, redis, "--validity", "3s", "--drain-timeout", "60s")
     holders, waiting = holders_and_waiters(world, a, b, ttl=4)
@@ -147,6 +152,7 @@ def test_a_drain_lets_holders_finish(world, redis):
     assert a.exit_code() == 0
 
 
+@row("the broker gets SIGTERM")
 def test_a_drain_that_times_out_ends_leases_with_drained(world, redis):
     a, b = two_brokers(world, redis, "--validity", "1s", "--drain-timeout", "500ms")
     holders, waiting = holders_and_waiters(world, a, b, ttl=20)

@@ -5,6 +5,7 @@ import pytest
 from client import boot_now
 from faults import Belief, Holder, await_nothing_left, ctl, handed_over, stopped, thin_client, waiter
 from harness import eventually
+from promises import row
 
 V = 1.0
 FAST = ("--validity", "1s", "--keepalive-time", "1s", "--keepalive-timeout", "500ms", "--min-ping-interval", "100ms")
@@ -32,6 +33,7 @@ def patient(world, redis):
 
 # ---- Killed ----
 
+@row("the holder's process is killed")
 def test_a_killed_client_loses_the_lock_when_its_belief_ends(world, redis, daemon):
     thin = {kind: thin_client(world, daemon.url, kind, kind, TTL, name=kind) for kind in ("session", "hold")}
     real = ctl(world, daemon.url, "hold", "real", "--ttl", f"{TTL}s")
@@ -50,6 +52,7 @@ def test_a_killed_client_loses_the_lock_when_its_belief_ends(world, redis, daemo
     await_nothing_left(redis)
 
 
+@row("the holder's process is killed")
 def test_the_command_of_a_killed_distlockctl_run_ends_before_the_next_holder_starts(world, daemon):
     work = ("import time, json, os\nwhile True:\n"
             " print(json.dumps({'event': 'works', 'at': time.clock_gettime(time.CLOCK_BOOTTIME),"
@@ -66,6 +69,7 @@ def test_the_command_of_a_killed_distlockctl_run_ends_before_the_next_holder_sta
 
 # ---- Frozen ----
 
+@row("the holder's process stops (SIGSTOP, swap, GC) for more than V")
 def test_a_stopped_session_client_learns_of_its_loss_before_anything_else(world, daemon):
     holder = thin_client(world, daemon.url, "session", "k", TTL)
     token = holder.wait_for("granted")["token"]
@@ -80,6 +84,7 @@ def test_a_stopped_session_client_learns_of_its_loss_before_anything_else(world,
     assert holder.believed_until() < waiting.at("granted")
 
 
+@row("the holder's process stops (SIGSTOP, swap, GC) for more than V")
 def test_a_stopped_distlockctl_hold_prints_lost_when_it_goes_on(world, daemon):
     holder = ctl(world, daemon.url, "hold", "k", "--ttl", f"{TTL}s")
     token = holder.wait_for("granted")["token"]
@@ -125,6 +130,7 @@ def test_a_client_frozen_for_less_than_its_validity_loses_nothing(world, patient
 
 # ---- Leaving ----
 
+@row("release, goodbye")
 @pytest.mark.parametrize("leave", ["goodbye", "release", "distlockctl"])
 def test_a_client_that_leaves_properly_frees_its_lock_at_once(world, redis, patient, leave):
     client = world.client(patient.url)
@@ -187,6 +193,7 @@ def test_the_lock_of_a_broken_stream_is_freed_when_belief_has_ended(world, redis
 
 # ---- Cut off ----
 
+@row("client and broker cannot reach each other")
 @pytest.mark.parametrize("directions", DIRECTIONS, ids="-".join)
 def test_a_client_that_is_cut_off_stops_believing_before_the_next_gets_the_lock(world, daemon, directions):
     """A session, a Hold stream (ended by the keepalive) and the C++ library, each on a connection of its own."""

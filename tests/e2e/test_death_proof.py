@@ -15,6 +15,7 @@ from claimant import claimant, own_claim
 from client import boot_now
 from faults import ctl, handed_over, waiter
 from harness import eventually, free_port
+from promises import row
 
 # So long that what is free earlier was freed by proof.
 LONG = ("--validity", "30s", "--default-ttl", "60s")
@@ -60,6 +61,7 @@ def leave(holder):
     return holder.wait_for("left")
 
 
+@row("the holder's process is killed")
 @needs_proof
 @pytest.mark.parametrize("kind", ["session", "hold"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT])

@@ -9,6 +9,7 @@ import pytest
 
 from client import api, boot_now, failure, seconds
 from harness import eventually
+from promises import row
 
 
 @pytest.fixture
@@ -91,6 +92,7 @@ def test_a_deadline_or_cancel_of_acquire_withdraws_it(world, daemon):
     assert client.acquire(client.spec("k", 0)).fencing_token > held.fencing_token
 
 
+@row("`max_hold` passes")
 def test_max_hold_ends_a_lease_that_could_be_renewed(world, daemon):
     client = world.client(daemon.url)
     hold = client.hold(client.spec("k", max_hold=0.5))
@@ -102,6 +104,7 @@ def test_max_hold_ends_a_lease_that_could_be_renewed(world, daemon):
     client.acquire(client.spec("k", 5))
 
 
+@row("`max_hold` passes")
 def test_a_waiter_at_another_broker_gets_the_lock_when_a_lock_delay_ends(world):
     redis = world.redis()
     a, b = (world.client(world.distlockd(redis.url, name=name).url) for name in "ab")

@@ -10,6 +10,7 @@ import pytest
 from client import api, boot_now, failure
 from faults import Holder, await_nothing_left, leftovers, script_sha, waiter
 from harness import eventually
+from promises import row
 
 FAST = ("--validity", "1s")
 
@@ -46,6 +47,7 @@ def end_of_all(redis, *streams):
     await_nothing_left(redis)
 
 
+@row("a reply is lost after the script ran")
 @pytest.mark.parametrize("kind", ["session", "hold"])
 def test_reply_to_an_acquire(world, redis, net, daemon, kind):
     client = world.client(daemon.url)
@@ -124,6 +126,7 @@ def test_reply_to_a_release(world, redis, net, daemon):
     await_nothing_left(redis)
 
 
+@row("a reply is lost after the script ran")
 @pytest.mark.parametrize("behind", ["same broker", "other broker"])
 def test_reply_to_a_release_that_handed_off(world, redis, net, daemon, other, behind):
     mine, theirs = world.client(daemon.url), world.client(other.url)
@@ -145,6 +148,7 @@ def test_reply_to_a_release_that_handed_off(world, redis, net, daemon, other, be
     end_of_all(redis, second)
 
 
+@row("a reply is lost after the script ran")
 def test_reply_to_a_withdrawal(world, redis, net, daemon):
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted()
@@ -173,6 +177,7 @@ def test_reply_to_a_withdrawal_that_handed_off(world, redis, net, daemon):
     end_of_all(redis, second)
 
 
+@row("a reply is lost after the script ran")
 def test_reply_to_a_renewal(world, redis, net, daemon):
     client = world.client(daemon.url)
     holders = [Holder(client, kind, kind, ttl=3).granted() for kind in ("session", "hold")]

@@ -10,6 +10,7 @@ import pytest
 from client import Failure, api, boot_now, failure
 from faults import ctl
 from harness import eventually
+from promises import row
 
 LEASES = 200
 
@@ -105,6 +106,7 @@ def test_a_lease_outlives_its_killed_broker(world, redis):
     assert not new.lock("k").holders
 
 
+@row("the broker gets SIGTERM")
 @pytest.mark.parametrize("terms", [{"resume": True}, {"on_disconnect": 3}], ids=["resume", "expire"])
 def test_a_broker_restarted_in_place_leaves_what_is_adopted_from_the_next(world, redis, terms):
     broker = world.distlockd(redis.url, "--drain-timeout", "1s")
@@ -170,6 +172,7 @@ def start_run(world, brokers, *flags):
     return running, by_id[client.lock("long").holders[0].broker_id]
 
 
+@row("the broker gets SIGTERM")
 def test_a_command_goes_on_while_its_broker_drains(world, redis):
     brokers = two_brokers(world, redis, "--drain-timeout", "60s")
     running, broker = start_run(world, brokers)
@@ -179,6 +182,7 @@ def test_a_command_goes_on_while_its_broker_drains(world, redis):
     assert running.exit_code() == 0
 
 
+@row("the broker is killed")
 @pytest.mark.parametrize("flags, code", [(["--resume"], 0), ([], 75)])
 def test_a_command_outlives_its_broker_when_it_may_resume(world, redis, flags, code):
     running, broker = start_run(world, two_brokers(world, redis), *flags)
