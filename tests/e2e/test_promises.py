@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table "When X dies, callers see Y" of proto/promises.md: every row has a test that names it. Here are those that
 belong to no other file."""
+import uuid
+
 import pytest
 
 from client import api, boot_now, failure
@@ -151,6 +153,42 @@ def test_a_waiter_whose_broker_drains_keeps_its_place_at_another_one(world, redi
     assert first.wait_for("granted")["token"] > holder.token
     assert not behind.all("granted")
     first.terminate()
+    behind.granted()
+
+
+@row("a waiter's stream breaks, or its broker drains")
+def test_what_reaches_a_waiter_that_a_drain_has_sent_away_goes_on_within_half_a_second(world, redis):
+    left, right = two_brokers(world, redis, *PATIENT, "--drain-timeout", "60s")
+    client, old = world.client(right.url), world.client(left.url)
+    holder = Holder(client, "session", ttl=LONG_TTL_S).granted()
+    session = old.session()
+    spec = old.spec("k", owner="gone", ttl=LONG_TTL_S)
+    gone = session.send(acquire=api().AcquireLocks(locks=[spec], request_id=uuid.uuid4().hex))
+    session.wait_for(gone, "queued")
+    behind = waiter(client, owner="behind", ttl=LONG_TTL_S)
+    left.terminate()
+    assert session.wait_for(gone, "refused").reason == api().REFUSAL_REASON_DRAINING
+    assert queue(client) == ["gone", "behind"]
+    released = boot_now()
+    assert holder.release() == api().RELEASE_OUTCOME_RELEASED
+    handed_over(behind, released, holder.token, released, within=0.5)  # --validity is 20 s
+    assert not session.all("granted", gone)
+
+
+@row("a waiter's stream breaks, or its broker drains")
+@pytest.mark.parametrize("kind", ["session", "hold"])
+def test_without_a_request_id_a_place_is_given_up_at_once(world, redis, kind):
+    daemon = world.distlockd(redis.url, *PATIENT)
+    client = world.client(daemon.url)
+    holder = Holder(client, "session", ttl=LONG_TTL_S).granted()
+    gone = world.client(daemon.url)
+    waiter(gone, kind=kind, owner="gone", ttl=LONG_TTL_S)
+    behind = waiter(client, owner="behind", ttl=LONG_TTL_S)
+    gone.close()
+    broken = boot_now()
+    eventually(lambda: queue(client) == ["behind"], "the place to be free")
+    assert boot_now() - broken < SLACK_S  # --validity is 20 s
+    assert holder.release() == api().RELEASE_OUTCOME_RELEASED
     behind.granted()
 
 
