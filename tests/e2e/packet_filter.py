@@ -33,6 +33,23 @@ class PacketFilter:
     def mend_user(self, user, host):
         self._run("-D", self.chain, "-d", host, "-m", "owner", "--uid-owner", user, "-j", "DROP")
 
+    def cut_connections(self, connections):
+        """The packets of these TCP connections are lost in both directions; others of the same processes flow."""
+        self._change_connections("-A", connections)
+
+    def mend_connections(self, connections):
+        self._change_connections("-D", connections)
+
+    def _change_connections(self, change, connections):
+        """All at once: a connection that flows while the next one is cut would tell of the cut."""
+        lines = []
+        for here, port, there, peer_port in connections:
+            for ends in ((here, port, there, peer_port), (there, peer_port, here, port)):
+                lines.append(f"{change} {self.chain} -p tcp -s {ends[0]} --sport {ends[1]} -d {ends[2]} "
+                             f"--dport {ends[3]} -j DROP\n")
+        subprocess.run(["iptables-restore", "-w", "--noflush"], input="*filter\n" + "".join(lines) + "COMMIT\n",
+                       check=True, capture_output=True, text=True)
+
     def heal(self):
         self._run("-F", self.chain)
 
