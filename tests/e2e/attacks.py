@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks on a broker beside honest callers, and what became of both.
 
-    attacks.py [--seconds S] [--sessions N] [--may-fail] [NAME[/unix]...]
+    attacks.py [--seconds S] [--sessions N] [--may-fail] [--list] [NAME[/unix]...]
 
 Each attack (all of ROWS without a name) comes by TCP, or through the broker's unix socket from another user. It gets a
 fresh broker and redis-server, and honest sessions of 20 leases on the broker's unix socket. An attack *holds* when no
@@ -324,7 +324,8 @@ def show(row):
     did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes", "reloads") if k in row)
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
     verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
-    return (f"{row['attack']:20} {row['over']:4} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
+    name = row["attack"] + ("" if row["over"] == "tcp" else f"/{row['over']}")
+    return (f"{name:25} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
             f" max {honest['max']:6.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
             f" cpu {row['cpu_s']:5.1f} s, new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
 
@@ -335,7 +336,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=9)
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--may-fail", action="store_true", help="those of NEEDS_HARDENED may")
+    parser.add_argument("--list", action="store_true", help="only print the names of all")
     args = parser.parse_args()
+    if args.list:
+        print("\n".join(ROWS))
+        return 0
     failed = []
     for asked in args.names or ROWS:
         name, _, over = asked.partition("/")

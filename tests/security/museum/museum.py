@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts each missing check into a copy of this tree, one by one: the tests that the row names must turn red.
 
-    tests/security/museum/museum.py [--check] [--sample K] [--folder DIR] [ROW...]
+    tests/security/museum/museum.py [--check | --list] [--sample K] [--folder DIR] [ROW...]
 
---check only says whether each row still applies. --sample takes K rows by chance, and the row that changes nothing.
-Without --check the copy is built in DIR (default build/security-museum), once, and for each row again what depends on
-it. A row is caught when one of its tests fails, or when the program dies or hangs in one of them. Exit code: 0 every
-row is caught, and the row that changes nothing is not; 64 another run is in DIR.
+--check only says whether each row still applies; --list only prints the names. --sample takes K rows by chance, and the
+row that changes nothing. Without these the copy is built in DIR (default build/security-museum), once, and for each row
+again what depends on it. A row is caught when one of its tests fails, or when the program dies or hangs in one of them.
+Exit code: 0 every row is caught, and the row that changes nothing is not; 64 another run is in DIR.
 """
 import argparse
 import fcntl
@@ -135,11 +135,15 @@ def turns_red(folder, row):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--list", action="store_true")
     parser.add_argument("--sample", type=int, metavar="K")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/security-museum")
     parser.add_argument("rows", nargs="*")
     args = parser.parse_args()
     chosen = rows(args.rows)
+    if args.list:
+        print("\n".join(row.name for row in chosen))
+        return 0
     if args.sample is not None:
         bugs = [row for row in chosen if not row.name.startswith(NOTHING)]
         drawn = random.sample(bugs, min(args.sample, len(bugs)))

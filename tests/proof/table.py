@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of what must hold before a release, a stage each."""
+import statistics
+
+from kinds import Amount, Rows, Seeds
+
+# What is shipped in C++ and Lua, and how it is built. The packages for other languages count for the suite.
+PRODUCT = ("server", "lua", "proto", "client/CMakeLists.txt", "client/cpp", "client/cli", "deploy/cmake",
+           "CMakeLists.txt", "CMakePresets.json")
+WORLDS = (*PRODUCT, "tests/sim/CMakeLists.txt", "tests/sim/run.sh", "tests/sim/history", "tests/sim/redis",
+          "tests/sim/world")
+BALLOT = (*PRODUCT, "tests/sim/redis", "tests/sim/quorum")
+HONESTY = (*PRODUCT, "tests/sim/redis")
+MUSEUM = (*PRODUCT, "tests/sim", "tests/core", "tests/store")
+DAEMON = (*PRODUCT, "deploy/grpc", "tests/e2e", "tests/sim/history")  # with real processes
+EVERYTHING = (".",)
+
+SIM = ("tests/sim/run.sh", "--quiet")
+PYTHON = ("/usr/bin/python3", "-B")
+PYTEST = (*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+MEDIAN_MAX = 1000
+
+
+def built(*targets):
+    return ("tests/proof/build.sh", *targets)
+
+
+class Museum(Rows):
+    """Bugs, of which each must be caught; half of them by few worlds."""
+
+    def faults(self, rows):
+        needed = [int(row["said"].split()[2]) for row in self.pieces(rows) if row["said"].startswith("caught")]
+        median = statistics.median_low(needed) if needed else 0
+        return [f"the median of the seeds needed is {median}"] if median > MEDIAN_MAX else []
+
+
+def worlds(topology, wanted, chunk):
+    name = "worlds" if topology == "any" else f"worlds-{topology}"
+    of = () if topology == "any" else ("--topology", topology)
+    return Seeds(name, WORLDS, wanted, chunk, (*SIM, *of, "--seed", "{first}", "--seeds", "{count}"),
+                 prepare=built("distlock_sim"), quick=(*SIM, *of, "--seeds", "20"))
+
+
+def soak(topology, wanted, least_rate=100):
+    name = "soak" if topology == "single" else f"soak-{topology}"
+    how = ("tests/soak.sh", *(() if topology == "single" else (f"--{topology}",)), "--min-rate", str(least_rate))
+    return Amount(name, DAEMON, wanted, 20, "minutes", (*how, "--minutes", "{amount}", "--seed", "{seed}"),
+                  seconds=60, alone=120, least=2, grace=240, ran=r"(\d+(?:\.\d+)?) minutes of faults",
+                  quick=(*how, "--minutes", "1"))
+
+
+def stalls(topology):
+    how = (*PYTHON, "tests/e2e/stalls.py", "--topology", topology)
+    return Amount(f"stalls-{topology}", DAEMON, 40, 10, "rounds",
+                  (*how, "--rounds", "{amount}", "--seed", "{seed}"), seconds=10, alone=60,
+                  prepare=built("distlockd", "distlockctl"), quick=(*how, "--rounds", "1"))
+
+
+def once(name, code, command, quick):
+    return Amount(name, code, 1, 1, "runs", command, quick=quick, may_repeat=True)
+
+
+SUITE = once("suite", EVERYTHING, ("tests/run.sh", "--long"), ("tests/run.sh", "--filter", "^core"))
+STAGES = [
+    SUITE,
+    worlds("any", 2_000_000, 5000),
+    worlds("sentinel", 200_000, 2000),
+    worlds("cluster", 200_000, 2000),
+    worlds("quorum", 200_000, 1000),
+    Seeds("ballot", BALLOT, 200_000, 5000,
+          ("build/release/bin/sim_quorum_test", "--gtest_filter=QuorumWorlds.*"),
+          env={"DISTLOCK_QUORUM_SEEDS": "{first}:{count}"}, prepare=built("sim_quorum_test"),
+          quick=("build/release/bin/sim_quorum_test", "--gtest_filter=QuorumWorlds.*")),
+    Amount("honesty", HONESTY, 20_000, 2000, "sequences", ("build/release/bin/sim_redis_honesty_test",), least=100,
+           env={"DISTLOCK_HONESTY_SEQUENCES": "{amount}", "RC_PARAMS": "seed={seed}"},
+           prepare=built("sim_redis_honesty_test"), quick=("build/release/bin/sim_redis_honesty_test",)),
+    Museum("museum", MUSEUM, 8, (*PYTHON, "tests/sim/museum/mutate.py", "list"), ("tests/sim/museum.sh",),
+           r"(?P<said>(?:(?P<bad>MISSED  in|CAUGHT after)|caught  after|not caught in) [^(]*?)\s{2,}(?P<row>\d\S*)",
+           quick=("tests/sim/museum.sh", "--check")),
+    Rows("security-museum", (*PRODUCT, "tests"), 10, ("tests/security/museum/museum.py", "--list"),
+         ("tests/security/museum/museum.py",), r"(?:ok   |(?P<bad>WRONG)) (?P<row>\S+): \S+ \S+: (?P<said>.*)",
+         quick=("tests/security/museum/museum.py", "--check")),
+    Rows("attacks", DAEMON, 4, (*PYTHON, "tests/e2e/attacks.py", "--list"),
+         (*PYTHON, "tests/e2e/attacks.py"),
+         r"(?P<row>\S+)\s+lost\s.*?: (?P<said>HOLDS|(?P<bad>NOT): .*?)   \[", prepare=built("distlockd"),
+         quick=(*PYTEST, "tests/e2e/test_attacks.py")),
+    *(stalls(topology) for topology in ("single", "sentinel", "cluster", "quorum")),
+    Amount("mixed", DAEMON, 100, 10, "rounds", (*PYTEST, "tests/e2e/test_mixed.py"), least=3, alone=60,
+           env={"DISTLOCK_MIXED_ROUNDS": "{amount}"},
+           prepare=built("distlockd", "distlockctl", "distlock_soak_load", "distlock_check_history"),
+           quick=(*PYTEST, "tests/e2e/test_mixed.py")),
+    soak("single", 480),
+    soak("sentinel", 60),
+    soak("cluster", 60),
+    soak("quorum", 60),
+    once("bench", (*PRODUCT, "deploy/grpc", "tests/bench"),
+         ("tests/bench/run.sh", "--peers", "--rounds", "5", "--json", "build/release-list/bench.json"),
+         ("tests/bench/run.sh", "--quick", "--json", "build/release-list/bench.json")),
+]
