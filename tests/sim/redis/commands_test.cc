@@ -175,6 +175,27 @@ TEST_F(CommandsTest, AServerTellsAboutItself) {
   EXPECT_THAT(Do({"ROLE"}), testing::StartsWith(R"(["slave", "there", 7, )"));
 }
 
+TEST_F(CommandsTest, AServerTellsHowItKeepsItsDataAndSinceWhenItRuns) {
+  EXPECT_EQ(Do({"CONFIG", "GET", "append*"}), R"(["appendfsync", "everysec", "appendonly", "no"])");
+  model.SetPersistence(true, "always");
+  EXPECT_EQ(Do({"CONFIG", "GET", "append*"}), R"(["appendfsync", "always", "appendonly", "yes"])");
+  EXPECT_THAT(Do({"INFO", "persistence"}), testing::HasSubstr(R"(aof_enabled:1\x0d)"));
+  model.SetClock(kStart);
+  model.SetClock(kStart + 7'000'000);
+  EXPECT_THAT(Do({"INFO", "server"}), testing::HasSubstr(R"(uptime_in_seconds:7\x0d)"));
+  model.Restart();
+  model.SetClock(kStart + 9'000'000);
+  EXPECT_THAT(Do({"INFO", "server"}), testing::HasSubstr(R"(uptime_in_seconds:0\x0d)"));
+}
+
+TEST_F(CommandsTest, ARestartedPrimaryDoesNotSayThatItWasPromoted) {
+  model.BecomeReplica("there", 7);
+  model.Promote();
+  EXPECT_THAT(Do({"INFO", "replication"}), testing::HasSubstr(R"(\x0asecond_repl_offset:1\x0d)"));
+  model.Restart();
+  EXPECT_THAT(Do({"INFO", "replication"}), testing::HasSubstr(R"(\x0asecond_repl_offset:-1\x0d)"));
+}
+
 TEST_F(CommandsTest, EachLifeOfAServerHasARunIdOfItsOwn) {
   RedisModel other(kStart, 1);
   const auto run_id = [](RedisModel& server) {

@@ -39,6 +39,9 @@ void Info(Call& call) {
     field("redis_version", kVersion);
     field("redis_mode", call.server.may_script_run ? "cluster" : "standalone");
     field("run_id", server.RunId());
+    // Seconds of its clock, as Redis counts them.
+    const int64_t started_us = server.started_us.value_or(server.keys.now_us);
+    field("uptime_in_seconds", store::Cat(server.keys.now_us / 1'000'000 - started_us / 1'000'000));
   }
   if (Wants(call, "memory")) {
     section("Memory");
@@ -48,7 +51,7 @@ void Info(Call& call) {
   if (Wants(call, "persistence")) {
     section("Persistence");
     field("loading", server.loading() ? "1" : "0");
-    field("aof_enabled", "0");
+    field("aof_enabled", server.appends ? "1" : "0");
   }
   if (Wants(call, "replication")) {
     section("Replication");
@@ -60,7 +63,7 @@ void Info(Call& call) {
     field("connected_slaves", store::Cat(server.replicas.size()));
     for (size_t i = 0; i < server.replicas.size(); ++i) field(store::Cat("slave", i), server.replicas[i]);
     field("master_replid", server.ReplicationId());
-    field("second_repl_offset", server.promotions == 0 ? "-1" : "1");
+    field("second_repl_offset", server.was_replica ? "1" : "-1");
   }
   call.reply.Bulk(text);
 }
@@ -76,7 +79,7 @@ void Config(Call& call) {
     found = {{"min-replicas-max-lag", store::Cat(server.max_lag_seconds)},
              {"min-replicas-to-write", store::Cat(server.min_replicas)}};
   } else if (get && SameWord(call.arg(2), "append*")) {
-    found = {{"appendfsync", "everysec"}, {"appendonly", "no"}};
+    found = {{"appendfsync", server.appends_to_disk}, {"appendonly", server.appends ? "yes" : "no"}};
   } else {
     return call.reply.Error("ERR the model knows no CONFIG but GET save, min-replicas-* and append*");
   }

@@ -90,7 +90,10 @@ void RedisModel::OnMessage(std::function<void(int, std::string_view, std::string
 }
 
 int64_t RedisModel::now_us() const { return server_->keys.now_us; }
-void RedisModel::SetClock(int64_t now_us) { server_->keys.now_us = now_us; }
+void RedisModel::SetClock(int64_t now_us) {
+  server_->keys.now_us = now_us;
+  if (!server_->started_us) server_->started_us = now_us;
+}
 void RedisModel::ExpireDue() { server_->keys.ExpireDue(); }
 
 void RedisModel::Advance(int64_t now_us) {
@@ -114,6 +117,8 @@ void RedisModel::Restart() {
   server_->subscriptions.clear();
   server_->scripts.clear();
   ++server_->restarts;
+  server_->was_replica = false;
+  server_->started_us.reset();
 }
 
 void RedisModel::OnEffects(std::function<void(const Effects&)> on_effects) {
@@ -137,6 +142,7 @@ void RedisModel::BecomeReplica(std::string host, int port) {
 }
 void RedisModel::Promote() {
   server_->promotions += server_->keys.replica ? 1 : 0;
+  server_->was_replica |= server_->keys.replica;
   server_->keys.replica = false;
 }
 bool RedisModel::is_replica() const { return server_->keys.replica; }
@@ -144,6 +150,11 @@ void RedisModel::SetReplicas(std::vector<std::string> lines) { server_->replicas
 void RedisModel::SetMinReplicas(int count, int max_lag_seconds) {
   server_->min_replicas = count;
   server_->max_lag_seconds = max_lag_seconds;
+}
+
+void RedisModel::SetPersistence(bool appends, std::string to_disk) {
+  server_->appends = appends;
+  server_->appends_to_disk = std::move(to_disk);
 }
 
 void RedisModel::OnChange(std::function<void(std::string_view, ChangeKind)> on_change) {

@@ -114,7 +114,9 @@ class RedisModel {
   void SetMaxMemory(uint64_t bytes);
   // A simple estimate: a fixed part, and the bytes of keys and values with a fixed overhead each.
   uint64_t used_memory() const;
-  // Restarts the server with its data: connections, subscriptions and scripts are gone, and it has a new run id.
+  // Restarts the server with its data: connections, subscriptions and scripts are gone, and it has a new run id. It does
+  // not say any more that it was a replica once, as a server that reads its append-only file. It starts when its clock
+  // is set next.
   void Restart();
 
   // ---- Replication ----
@@ -138,6 +140,10 @@ class RedisModel {
   void SetReplicas(std::vector<std::string> lines);
   // What CONFIG GET shows of min-replicas-to-write and min-replicas-max-lag. To refuse writes is the caller's part.
   void SetMinReplicas(int count, int max_lag_seconds);
+
+  // What INFO and CONFIG GET show of appendonly and appendfsync ("always", "everysec", "no"). What a restart loses is
+  // the caller's part.
+  void SetPersistence(bool appends, std::string to_disk);
 
   // ---- Observation ----
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,11 +30,15 @@ class Server {
   uint64_t number = 0;       // tells servers apart
   uint32_t restarts = 0;     // tells the lives of a server apart
   uint32_t promotions = 0;   // tells the histories of its data apart
+  bool was_replica = false;  // in this life
   std::string primary_host;  // of a replica, as INFO shows it
   int primary_port = 0;
   std::vector<std::string> replicas;  // as INFO shows them
   int min_replicas = 0;
   int max_lag_seconds = 10;
+  bool appends = false;                       // appendonly
+  std::string appends_to_disk = "everysec";   // appendfsync
+  std::optional<int64_t> started_us;          // by its clock; unset: its clock was not set yet
   std::function<bool(Words)> may_script_run;  // of a Cluster's node; unset: scripts may run all
 
   // State of the running script.

@@ -166,7 +166,7 @@ void Twins::CompareInfo(const Argv& argv) {
   const std::string all = store::Cat("\r\n", real == nullptr ? "" : store::Text(*real));
   for (const std::string_view line : store::Split(store::Text(*modelled), "\n")) {
     const auto [field, value] = store::Cut(line, ':');
-    const bool own = store::Contains("redis_version run_id master_replid second_repl_offset", field);
+    const bool own = store::Contains("redis_version run_id uptime_in_seconds master_replid second_repl_offset", field);
     const std::string_view name = valkey_ && field == "redis_mode" ? "server_mode" : field;
     const std::string wanted = own ? store::Cat("\r\n", field, ":") : store::Cat("\r\n", name, ":", value, "\n");
     if (!value.empty() && !store::Contains(all, wanted)) Differ(CommandText(argv), all, line);
