@@ -9,6 +9,7 @@ of each.
     new = cluster.await_other_primary("k", old)
 """
 import binascii
+import contextlib
 import os
 import re
 import subprocess
@@ -155,18 +156,23 @@ class ClusterSet:
         """All nodes that run know each other and agree on the map, all slots are served, and each primary has its
         replicas in step."""
         def whole():
-            maps = {tuple(self.map_of(n)) for n in self.living()}
-            if len(maps) != 1 or sum(last - first + 1 for first, last, _ in maps.pop()) != SLOTS:
-                return False
-            states = [n.command("CLUSTER", "INFO") for n in self.living()]
-            if any("cluster_state:ok" not in s or "cluster_slots_ok:16384" not in s for s in states):
-                return False
-            known = [n.command("CLUSTER", "NODES") for n in self.living()]
-            if any(self.id_of(n) not in nodes for n in self.living() for nodes in known):
-                return False
-            roles = [n.command("ROLE") for n in self.living()]
-            return all(r[3] == "connected" for r in roles if r[0] == "slave")
+            with contextlib.suppress(OSError, RedisError):  # a server ends its connections when its role changes
+                return self._is_whole()
+            return False
         eventually(whole, "the Cluster being whole")
+
+    def _is_whole(self):
+        maps = {tuple(self.map_of(n)) for n in self.living()}
+        if len(maps) != 1 or sum(last - first + 1 for first, last, _ in maps.pop()) != SLOTS:
+            return False
+        states = [n.command("CLUSTER", "INFO") for n in self.living()]
+        if any("cluster_state:ok" not in s or "cluster_slots_ok:16384" not in s for s in states):
+            return False
+        known = [n.command("CLUSTER", "NODES") for n in self.living()]
+        if any(self.id_of(n) not in nodes for n in self.living() for nodes in known):
+            return False
+        roles = [n.command("ROLE") for n in self.living()]
+        return all(r[3] == "connected" for r in roles if r[0] == "slave")
 
     # ---- Moving slots ----
 

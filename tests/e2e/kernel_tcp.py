@@ -9,7 +9,7 @@ import socket
 import struct
 
 Connection = collections.namedtuple("Connection", "host port peer_host peer_port")
-ESTABLISHED = 0x01
+ESTABLISHED, LISTENS = 0x01, 0x0A
 UNDELIVERED_ENDS = (0x04, 0x09, 0x0B)  # FIN_WAIT1, LAST_ACK, CLOSING: the end of the stream is not confirmed
 
 
@@ -28,7 +28,7 @@ def _rows():
 
 
 def connections_of(pid):
-    """Those that stand."""
+    """Those that it has made and that stand; none that others have made to it."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -37,7 +37,9 @@ def connections_of(pid):
             continue
         if found:
             inodes.add(found[1])
-    return [connection for connection, state, _, inode in _rows() if state == ESTABLISHED and inode in inodes]
+    rows = [(connection, state) for connection, state, _, inode in _rows() if inode in inodes]
+    taken_at = {connection.port for connection, state in rows if state == LISTENS}
+    return [connection for connection, state in rows if state == ESTABLISHED and connection.port not in taken_at]
 
 
 def undelivered(connections):

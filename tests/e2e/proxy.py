@@ -93,6 +93,9 @@ class _Link:
         self.ends = {UP: (client, target), DOWN: (target, client)}
         self.seen = bytearray()  # upwards, since the armed ReplyLoss was set
         self.seen_rule = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.is_late = False  # was held: what it has goes on to the target also when its client is gone
         self.tasks = []
         self.unfinished = len(BOTH)
 
@@ -110,15 +113,25 @@ class _Link:
 
     async def _pass(self, flow):
         """While paused, bytes stay with their sender."""
-        if not flow.gate.is_set():
-            self.proxy._count("held", 1)
-            await flow.gate.wait()
+        for gate in (flow.gate, self.gate):
+            if not gate.is_set():
+                self.proxy._count("held", 1)
+                await gate.wait()
+
+    def hold(self):
+        self.is_late = True
+        self.gate.clear()
 
     async def _read(self, direction, queue):
         flow, source = self.proxy._flows[direction], self.ends[direction][0]
         while True:
             await self._pass(flow)
-            data = await self.loop.sock_recv(source, CHUNK)
+            try:
+                data = await self.loop.sock_recv(source, CHUNK)
+            except OSError:
+                if not self.is_late:
+                    raise
+                data = b""
             if flow.delay_s:
                 self.proxy._count("delayed", 1)
             await queue.put((self.loop.time() + flow.delay_s, data))
@@ -137,17 +150,24 @@ class _Link:
             if flow.dropping or self._swallows(direction, data):
                 self.proxy._count("dropped_" + direction, len(data))
                 continue
-            for piece in (data[i:i + 1] for i in range(len(data))) if flow.split else (data,):
-                await self.loop.sock_sendall(sink, piece)
-                self.proxy._count("bytes_" + direction, len(piece))
-                if flow.split:
-                    self.proxy._count("pieces", 1)
-                    await asyncio.sleep(0)
+            try:
+                await self._send(direction, sink, data, flow.split)
+            except OSError:
+                if not self.is_late or direction == UP:
+                    raise
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
         self.unfinished -= 1
         if self.unfinished == 0:
             self.end(reset=False)
+
+    async def _send(self, direction, sink, data, split):
+        for piece in (data[i:i + 1] for i in range(len(data))) if split else (data,):
+            await self.loop.sock_sendall(sink, piece)
+            self.proxy._count("bytes_" + direction, len(piece))
+            if split:
+                self.proxy._count("pieces", 1)
+                await asyncio.sleep(0)
 
     def _swallows(self, direction, data):
         rule = self.proxy._loss
@@ -245,6 +265,14 @@ class Proxy:
             flow.dropping, flow.delay_s, flow.split = False, 0.0, False
             flow.gate.set()
         self._set(directions, heal)
+
+    def hold(self):
+        """Bytes of the present connections stay under way, while new connections flow. Returns how many there are."""
+        return self._call(lambda: sum(1 for link in self._links if link.hold() is None))
+
+    def let_arrive(self):
+        """What hold() has kept arrives now, also from those who have closed their connections meanwhile."""
+        self._call(lambda: [link.gate.set() for link in self._links])
 
     def drop(self, directions=BOTH):
         """Bytes are read and dropped, and their sender cannot know it. Reset the connections before going on."""

@@ -4,19 +4,22 @@
 Times of faults, 1 to 3 at once, take turns with calm times, in which no effect of the faults may be left. In the end
 all faults stop, every client must be served, and nothing may be left behind. The run is void when a fault cannot be
 shown to have taken effect, or when the load was too small.
-Exit code: 0 good, 1 an invariant was violated, 2 void.
+Exit code: 0 good, 1 an invariant was violated, 2 void. After SIGTERM or SIGINT the faults end, and what ran so far is
+judged; the last but one line says how many minutes that were.
 """
 import argparse
 import json
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+from soak_cluster import CLUSTER_ROWS, ClusterSoakStage
 from soak_faults import Fault
 from soak_quorum import QuorumStage, rows_of_quorum
 from soak_sentinel import SENTINEL_ROWS, SentinelStage
@@ -29,8 +32,8 @@ WARM_S = 3.0
 class Soak:
     def __init__(self, stage, options, dice):
         self.stage, self.options, self.dice = stage, options, dice
-        rows = (SENTINEL_ROWS if options.sentinel else rows_of_quorum() if options.quorum else
-                rows_for(dice, stage.store.can_step))
+        rows = (SENTINEL_ROWS if options.sentinel else CLUSTER_ROWS if options.cluster else
+                rows_of_quorum() if options.quorum else rows_for(dice, stage.store.can_step))
         self.rows = [row for row in rows if options.only in row.name]
         self.unused = []
         self.done, self.active = [], []
@@ -40,6 +43,8 @@ class Soak:
         self.troubles = []
         self.began = time.monotonic()
         self.told = 0.0
+        self.minutes = 0.0  # under load and faults, the calm times in between included
+        self.must_end = threading.Event()
 
     # ---- Faults ----
 
@@ -79,7 +84,7 @@ class Soak:
     def burst(self, seconds, longest):
         before = self.stage.history.count_grants()
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end and not self.must_end.is_set():
             self._reap()
             if len(self.active) < self.dice.randint(1, 3):
                 self._cause_one(longest)
@@ -129,13 +134,14 @@ class Soak:
         end = self.began + options.minutes * 60
         while True:
             self.burst(options.burst, options.longest)
-            if self.troubles or time.monotonic() + times.aftermath > end:
+            if self.troubles or self.must_end.is_set() or time.monotonic() + times.aftermath > end:
                 break
             self.calm(times.aftermath + options.measure)
         self.stage.heal()
         self.calm(times.aftermath + options.measure)
         self.given_on = int(sum(b.metric("distlock_lingered_total", outcome="granted") for b in self.stage.brokers))
         self.stage.history.write("healed")
+        self.minutes = min(options.minutes, (time.monotonic() - self.began) / 60)
         late = self.stage.send_clients_home(patience=90)
         self.troubles += [f"{name} did not end well after SIGTERM" for name in late]
         self.stage.note_leftovers()
@@ -169,6 +175,7 @@ def judge(stage, soak, options):
     for why in void:
         print(f"VOID {why}")
     violations = figures["violations"] + len(soak.troubles)
+    print(f"{soak.minutes:.1f} minutes of faults, seed {options.seed}")
     print(f"{len(observed)} faults observed, {violations} violations, {figures['false_losses']} false losses",
           flush=True)
     return 1 if violations else 2 if void else 0
@@ -183,6 +190,7 @@ def parse(argv):
                         default="",
                         help="redis-server or valkey-server; default: as the seed has it, of those installed")
     parser.add_argument("--sentinel", action="store_true", help="behind Sentinel, with the faults of such a set")
+    parser.add_argument("--cluster", action="store_true", help="on a Cluster, with failovers and slots that move")
     parser.add_argument("--quorum", action="store_true", help="on a quorum, with the faults of such servers")
     parser.add_argument("--linger", default="",
                         help="of the brokers: how long they keep a lock after its release; of readers, too")
@@ -212,11 +220,14 @@ def main(argv):
     folder = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="dlsoak"))
     folder.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
-    stage_kind = SentinelStage if options.sentinel else QuorumStage if options.quorum else Stage
+    stage_kind = (SentinelStage if options.sentinel else ClusterSoakStage if options.cluster else
+                  QuorumStage if options.quorum else Stage)
     stage = stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5, linger=options.linger)
     stage.locks = options.locks
     with stage:
         soak = Soak(stage, options, dice)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: soak.must_end.set())
         soak.run()
         code = judge(stage, soak, options)
     if code == 0 and not options.keep:

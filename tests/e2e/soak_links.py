@@ -87,6 +87,16 @@ def refuse_connections(fault):
         fault.net.accept_new()
 
 
+def deliver_late(fault):
+    """The broker gives its connections up and makes new ones; what it had sent over the old ones arrives then."""
+    before = fault.net.counters().accepted
+    held = fault.net.hold()
+    try:
+        return fault.wait_for(lambda: held and fault.net.counters().accepted > before and f"{held} delivered late")
+    finally:
+        fault.net.let_arrive()
+
+
 def lose_reply(fault):
     net = fault.net
     lost = net.drop_reply_after(b"EVALSHA")

@@ -3,9 +3,6 @@
 them, and, for root, of single pairs of a broker and a server. A server that was restarted is empty and must not count
 until nothing it may have forgotten can be held, so the history is judged without any excuse: no fault may give a lock
 to two, or a token twice.
-
-Brokers connect to the servers directly, since all of them must name these alike; so connections to the store have no
-proxy here.
 """
 import contextlib
 import threading
@@ -14,9 +11,10 @@ import grpc
 
 from client import boot_now
 from harness import Distlockd, RedisError, eventually, free_port
-from packet_filter import FIRST_USER, PacketFilter, as_user, is_possible
-from soak_stage import MARKER, Stage
-from soak_table import LONG, ROWS, Row
+from packet_filter import FIRST_USER, as_user, is_possible
+from soak_direct import DirectStage, rows_of_processes
+from soak_stage import MARKER
+from soak_table import LONG, Row
 
 MAX_TTL_S = 5
 SERVERS = 3
@@ -43,15 +41,9 @@ class ServerSet:
         return True  # each of its processes may be gone at times
 
 
-class QuorumStage(Stage):
-    def _open_store(self):
+class QuorumStage(DirectStage):
+    def _open_servers(self):
         self.store = ServerSet(self.world)
-        self.packets = PacketFilter() if is_possible() else None
-
-    def __exit__(self, *args):
-        super().__exit__(*args)
-        if self.packets:
-            self.packets.close()
 
     def _store_url(self):
         return self.store.url
@@ -69,8 +61,6 @@ class QuorumStage(Stage):
         return daemon
 
     def heal(self):
-        if self.packets:
-            self.packets.heal()
         super().heal()
         self.await_whole()
 
@@ -181,9 +171,8 @@ def cut_pair(fault):
 
 
 def rows_of_quorum():
-    own = [row for row in ROWS if row.on == "client" or (row.on == "broker" and row.actor_kind == "broker")]
     cuts = [Row("a broker is cut off from a server", "link_one_way", "broker", LONG, cut_pair)]
-    return own + (cuts if is_possible() else []) + [
+    return rows_of_processes() + (cuts if is_possible() else []) + [
         Row("a server restarts empty", "store_restarted", "store", 6, restart_one_empty, "store"),
         Row("a server stands still", "store_paused", "store", LONG, stop_one, "store"),
         Row("a server sleeps", "store_paused", "store", 6, sleep_one, "store"),

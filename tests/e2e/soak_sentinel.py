@@ -2,9 +2,6 @@
 """The soak behind Sentinel: a primary, two replicas and three sentinels, and the faults of that set. Brokers ask a
 replica to confirm each grant and hold off after a failover, so the history is judged without any excuse: no failover
 may give a lock to two, or a token twice.
-
-Brokers connect to the servers directly, since the sentinels tell their addresses; so connections to the store have no
-proxy and no faults of their own here.
 """
 import contextlib
 import threading
@@ -12,8 +9,8 @@ import threading
 from client import boot_now
 from harness import RedisError, eventually
 from sentinel_set import NAME, SentinelSet
-from soak_stage import Stage
-from soak_table import LONG, ROWS, Row
+from soak_direct import DirectStage, rows_of_processes
+from soak_table import LONG, Row
 
 MAX_TTL_S = 5
 FOLLOWED_S = 3.0  # from a promotion until the brokers' census there: the hold-off counts from then
@@ -40,8 +37,8 @@ class PrimaryNow:
         return True  # each of its processes may be gone at times
 
 
-class SentinelStage(Stage):
-    def _open_store(self):
+class SentinelStage(DirectStage):
+    def _open_servers(self):
         self.servers = SentinelSet(self.world, server_args=SERVER_ARGS)
         self.store = PrimaryNow(self.servers)
 
@@ -117,7 +114,7 @@ def kill_sentinel(fault):
     return f"{sentinel.name} ended with -9"
 
 
-SENTINEL_ROWS = [row for row in ROWS if row.on == "client" or (row.on == "broker" and row.actor_kind == "broker")] + [
+SENTINEL_ROWS = rows_of_processes() + [
     Row("a failover is asked for", "promoted", "store", 4, ask_failover, "store"),
     Row("the primary is killed", "promoted", "store", 8, kill_primary, "store"),
     Row("the primary stands still", "promoted", "store", LONG, stop_primary, "store"),

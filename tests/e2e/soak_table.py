@@ -60,6 +60,7 @@ ROWS = [
     Row("a broker's bytes come one by one", "link_slow", "broker", 3, links.split_link),
     Row("a broker's connections are half closed", "link_reset", "broker", 4, links.half_close_link),
     Row("a broker cannot connect", "link_reset", "broker", 8, links.refuse_connections),
+    Row("a broker's connections deliver late", "link_silent", "broker", LONG, links.deliver_late),
     Row("a broker's reply is lost", "link_reset", "broker", 3, links.lose_reply),
 ]
 
