@@ -10,9 +10,11 @@ usage: tests/soak.sh [--minutes N] [--seed S] [--build FOLDER] [options of tests
 
   --minutes N     how long faults go on coming (default 30)
   --seed S        of the faults and the load (default: any; it is printed)
+  --sentinel, --cluster, --quorum  on such servers, with their faults; else on one server
   --build FOLDER  a build to use as it is, instead of building the preset release
 
 Exit code: 0 all well, 1 an invariant was violated, 2 the run proves nothing. The last line tells the number of faults.
+After SIGTERM the faults end and what ran so far is judged, which takes a minute.
 TEXT
 }
 

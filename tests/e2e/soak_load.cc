@@ -27,6 +27,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook(20);          // how often a holder records its deadline
+constexpr milliseconds kLate(300);         // so long a try takes only when something is wrong
 constexpr int64_t kStalled = 250'000'000;  // a thread that does not run for so long counts as paused
 
 struct Options {
@@ -40,6 +41,8 @@ struct Options {
   int locks = 12;
   int slow_locks = 4;    // the first locks: held for long, with many waiters
   int slow_workers = 2;  // workers that use only those
+  int try_locks = 12;    // locks besides: often free, and taken by tries alone
+  int try_workers = 2;   // workers besides, that use only those, and hold for long what they were granted late
   int pause_ms = 100;    // mean pause between a worker's requests
   int longest_hold_ms = 4000;
   std::vector<int> ttls_ms{3000};
@@ -216,12 +219,14 @@ class Worker {
   void OneWish() {
     // Some workers use only the slow locks; otherwise all workers would in the end wait for these.
     const bool slow = number_ < options_.slow_workers;
-    const int number = slow ? dice_.Upto(options_.slow_locks - 1)
-                            : options_.slow_locks + dice_.Upto(options_.locks - options_.slow_locks - 1);
+    const bool tries = number_ >= options_.workers;
+    const int number = slow    ? dice_.Upto(options_.slow_locks - 1)
+                       : tries ? options_.locks + dice_.Upto(options_.try_locks - 1)
+                               : options_.slow_locks + dice_.Upto(options_.locks - options_.slow_locks - 1);
     const std::string lock = "lock-" + std::to_string(number);
     LockOptions terms = Terms();
     std::optional<milliseconds> max_wait;
-    if (dice_.Chance(0.2)) {
+    if (tries || dice_.Chance(0.2)) {
       max_wait = milliseconds(0);
     } else if (dice_.Chance(0.2)) {
       max_wait = milliseconds(1 + dice_.Upto(3000));
@@ -230,6 +235,7 @@ class Worker {
         std::make_shared<Wish>(log_, options_.name + ":" + std::to_string(number_) + "." + std::to_string(++wishes_));
     Mutex mutex = client_.MakeMutex(lock, terms);
     wish->Asked(lock, terms, max_wait);
+    const auto asked = std::chrono::steady_clock::now();
     const auto tell = [wish](Result<Guard> result) { wish->Answered(std::move(result)); };
     PendingLock pending = !max_wait                      ? mutex.LockAsync(tell)
                           : *max_wait == milliseconds(0) ? mutex.TryLockAsync(tell)
@@ -239,7 +245,9 @@ class Worker {
       pending.Cancel();
     }
     while (!wish->WaitAnswered(milliseconds(1000))) continue;
-    if (wish->held()) Hold(*wish, lock, slow);
+    if (!wish->held()) return;
+    const bool late = std::chrono::steady_clock::now() - asked > kLate;
+    Hold(*wish, lock, tries ? late || dice_.Chance(0.05) : slow && dice_.Chance(0.3));
   }
 
   LockOptions Terms() {
@@ -255,8 +263,7 @@ class Worker {
     return terms;
   }
 
-  void Hold(Wish& wish, const std::string& lock, bool slow) {
-    const bool is_long = slow && dice_.Chance(0.3);
+  void Hold(Wish& wish, const std::string& lock, bool is_long) {
     const milliseconds hold = is_long ? milliseconds(dice_.Upto(options_.longest_hold_ms)) : dice_.About(3);
     const auto end = std::chrono::steady_clock::now() + hold;
     Write(wish, lock);
@@ -313,7 +320,7 @@ int RunLoad(const Options& options) {
     Client client(how);
     std::vector<std::thread> threads;
     std::vector<std::unique_ptr<Worker>> workers;
-    for (int i = 0; i < options.workers; ++i) {
+    for (int i = 0; i < options.workers + options.try_workers; ++i) {
       workers.push_back(std::make_unique<Worker>(options, client, log, data, i));
       threads.emplace_back([worker = workers.back().get()] { worker->Run(); });
     }

@@ -132,6 +132,21 @@ def test_pause_stops_bytes_and_keeps_the_connection(net):
             assert b.makefile("rb").readline() == b"re:four\n"
 
 
+def test_hold_delivers_late_what_a_closed_connection_had_sent(net):
+    with dial(net) as old:
+        assert ask(old, b"one\n") == b"re:one\n"
+        assert net.hold() == 1
+        old.sendall(b"two\n")
+        old.sendall(b"three\n")
+    with dial(net) as new:
+        assert ask(new, b"four\n") == b"re:four\n"
+        assert net.echo.heard == [b"one\n", b"four\n"]
+        net.let_arrive()
+        net.wait_for(lambda c: c.open == 1)
+        assert net.echo.heard == [b"one\n", b"four\n", b"two\n", b"three\n"]
+        assert ask(new, b"five\n") == b"re:five\n"
+
+
 def test_drop_swallows_one_direction(net):
     with dial(net) as a:
         net.drop(DOWN)
