@@ -92,7 +92,8 @@ class Soak:
         while self.active:
             self._reap()
             self._sleep(0.05)
-        self.quiet_bursts += self.stage.history.count_grants() == before
+        whole = not self.must_end.is_set()
+        self.quiet_bursts += whole and self.stage.history.count_grants() == before
 
     def calm(self, seconds):
         """Measures the rate of grants in the last part of the calm time, when no effect of the faults may be left."""

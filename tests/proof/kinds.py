@@ -16,6 +16,7 @@ class Stage:
     shows that it runs; prepare: one that builds what it needs; grace: how long its command may take to end well when it
     is asked to, s; may_repeat: a failure does not keep it from being run again with the same code."""
     unit = ""
+    goes_on = False  # after a failure, with what is left
 
     def __init__(self, name, code, wanted, *, quick, prepare=(), env=(), grace=10, may_repeat=False):
         self.name, self.code, self.wanted, self.quick = name, code, wanted, quick
@@ -126,7 +127,7 @@ class Seeds(Stage):
 
 class Rows(Stage):
     """A table of which each row is run once."""
-    unit = "rows"
+    unit, goes_on = "rows", True
 
     def __init__(self, name, code, batch, listing, command, line, **more):
         """listing: a command that prints the rows; command: to which rows are added; line: a pattern with the groups

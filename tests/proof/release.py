@@ -5,7 +5,7 @@ Every piece that has passed (a range of seeds, a row of a table, minutes of soak
 tests/proof/record.jsonl at once, with a hash of the code that it is about. A run may be stopped at any time (Ctrl-C,
 SIGTERM, kill -9, --minutes): the next one goes on from there, and loses one piece at most; several may run side by
 side. With another code a stage begins anew, but pages and the record itself are no code. A piece that fails is kept
-with its seeds, and its stage goes on only with another code. Commit the record: it is merged line by line, and
+with its seeds, and its stage has failed until the code is another one. Commit the record: it is merged line by line, and
 tests/track_record.md is made of it.
 
 Exit: 0 all stages have what they want, 1 one failed, 64 wrong usage, 75 there is more to run.
@@ -103,37 +103,42 @@ class Run:
         tree = Tree(self.listed.root, stage)
         state, done, _ = self.listed.state(stage, tree)
         print(f"== {stage.name}: {done}, code {tree.code.name} at {tree.code.commit}", flush=True)
-        if state == MORE and stage.prepare and not self.stop.is_due() and not self.prepare(stage):
-            return FAILED
-        how = "passed"
-        while how == "passed" and not self.stop.is_due():
-            piece, claim = self._claim(stage, tree)
+        hows, tried = ["passed"], []
+        if state == MORE and stage.prepare and not self.stop.is_due():
+            hows = [self.prepare(stage)]
+        while (hows[-1] == "passed" or tried and stage.goes_on) and not self.stop.is_due():
+            piece, claim = self._claim(stage, tree, tried)
             if not piece:
                 break
             with claim:
-                how = self._piece(stage, tree, piece)
+                hows.append(self._piece(stage, tree, piece))
+            if stage.goes_on:
+                tried.append(piece)
         state, done, wrong = self.listed.state(stage, tree)
         print(f"   {done}" + "".join(f"\n   FAILED: {one}" for one in wrong), flush=True)
-        return FAILED if how not in ("passed", "stopped") else state
+        return state if set(hows) <= {"passed", "stopped"} else FAILED
 
     def prepare(self, stage):
+        """How that ended."""
         log = self.listed.logs / f"{stage.name}.build.log"
         ended = self._command(stage, stage.prepare, log)
         if ended.how != "passed":
-            print(f"   could not be built: {ended.said} ({log})", flush=True)
-        return ended.how == "passed"
+            print(f"   building it: {ended.how}: {ended.said} ({log})", flush=True)
+        return ended.how
 
     def _command(self, stage, command, log, env=(), on_line=lambda line: None):
         return running.run(command, folder=self.listed.root, log=log, grace=stage.grace, stop=self.stop, env=env,
                            on_line=on_line)
 
-    def _claim(self, stage, tree):
+    def _claim(self, stage, tree, tried):
+        """tried: pieces that this run does not take again."""
         record = self.listed.record
         with record.locked():
             rows = self.listed.rows(stage, tree.code)
-            if stage.failed(rows) and not stage.may_repeat:
+            if stage.failed(rows) and not stage.may_repeat and not stage.goes_on:
                 return None, None
-            piece = stage.next(tree, rows, record.claimed(stage.name, tree.code.name), self.stop.left())
+            busy = record.claimed(stage.name, tree.code.name) + tried
+            piece = stage.next(tree, rows, busy, self.stop.left())
             return piece, piece and record.claim(stage.name, tree.code.name, piece)
 
     def _piece(self, stage, tree, piece):
@@ -184,7 +189,7 @@ def quick(listed, chosen, stop):
         print(f"== {stage.name}: {' '.join(stage.quick)}", flush=True)
         began, log = time.monotonic(), listed.logs / f"{stage.name}.log"
         ended = running.run(stage.quick, folder=listed.root, log=log, grace=stage.grace, stop=stop) \
-            if not stage.prepare or run.prepare(stage) else running.Ending("void", "not built", [])
+            if not stage.prepare or run.prepare(stage) == "passed" else running.Ending("void", "not built", [])
         print(f"   {ended.how} after {time.monotonic() - began:.0f} s: {ended.said} ({log})", flush=True)
         if ended.how != "passed":
             worst = FAILED

@@ -11,6 +11,7 @@ LEASH = pathlib.Path(__file__).with_name("leash.py")
 LOOK_S = 0.1
 SAID_MAX = 300
 PROVES_NOTHING = (2, 64, 77)  # void, wrong usage, no rights
+SIGNS_OF_FAILURE = ("VIOLATION", "NOT:", "FAILED", ": Failure")
 
 
 @dataclasses.dataclass
@@ -93,7 +94,10 @@ def _ending(code, lines, was_stopped):
     if was_stopped and (code < 0 or code > 128):  # what fails by itself meanwhile has failed
         return Ending("stopped", last[:SAID_MAX], lines)
     if code in PROVES_NOTHING:
-        return Ending("void", f"exit code {code}: {last}"[:SAID_MAX], lines)
-    worst = next((line for line in said if "VIOLATION" in line or "NOT:" in line or "FAILED" in line
-                  or ": Failure" in line), last)
-    return Ending("failed", f"exit code {code}: {worst}"[:SAID_MAX], lines)
+        return Ending("void", f"exit code {code}: {_telling(said, 'VOID')}"[:SAID_MAX], lines)
+    return Ending("failed", f"exit code {code}: {_telling(said, *SIGNS_OF_FAILURE)}"[:SAID_MAX], lines)
+
+
+def _telling(lines, *signs):
+    """The first line with a sign, or the last one."""
+    return next((line for line in lines if any(sign in line for sign in signs)), lines[-1] if lines else "")

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from conftest import eventually, is_running
+from table import STAGES
 
 OK, FAILED, USAGE, MORE = 0, 1, 64, 75
 EACH_ROW_IS_GOOD = "shift; for row; do echo $row: good; done"
@@ -144,11 +145,22 @@ def test_rows_are_kept_as_they_come(place):
     assert sorted(ran) == ["five", "four", "one", "three", "two"] and ran[0] == first["rows"][0]
 
 
-def test_a_bad_row_bars_its_table(place):
+def test_a_bad_row_fails_its_table_and_the_others_are_still_run(place):
     place.does("shift; for row; do [ $row = four ] && echo four: bad luck || echo $row: good; done; exit 1")
     place.run("--only", "table", code=FAILED)
     state, text = place.status("table")
-    assert state == FAILED and "four: luck" in text
+    assert state == FAILED and "four: luck" in text and "4 of 5 rows" in text
+    place.does(EACH_ROW_IS_GOOD)
+    place.run("--only", "table", code=FAILED)
+    assert len(place.rows("table")) == 5
+
+
+def test_a_row_of_which_nothing_is_said_is_run_again_by_the_next_run(place):
+    place.does("shift; for row; do [ $row = four ] || echo $row: good; done; exit 1")
+    place.run("--only", "table", code=FAILED)
+    assert len(place.rows("table")) == 4
+    place.does(EACH_ROW_IS_GOOD)
+    place.run("--only", "table")
 
 
 def test_minutes_of_a_soak_that_was_stopped_count(place):
@@ -208,3 +220,33 @@ def test_the_list_in_small_records_nothing(place):
 ])
 def test_what_makes_no_sense_is_refused(place, args, sentence):
     assert sentence in place.run(*args, code=USAGE)
+
+
+@pytest.mark.parametrize("line,told", [
+    ("caught  after 37     seeds  01-renewal-counted-from-its-answer  (I1: two)", ("01-renewal-counted-from-its-answer",
+                                                                                   True, "caught after 37 seeds")),
+    ("not caught in 20000     seeds  00-nothing-is-wrong", ("00-nothing-is-wrong", True, "not caught in 20000 seeds")),
+    ("MISSED  in 20000 seeds     115-a-bug  (no world shows it)", ("115-a-bug", False, "MISSED in 20000 seeds")),
+    ("CAUGHT after 3 seeds       00-nothing-is-wrong  (I1: two)", ("00-nothing-is-wrong", False,
+                                                                   "CAUGHT after 3 seeds")),
+    ("DOES NOT BUILD             115-a-bug  (see above)", None),
+    ("caught 3 of 4, median 12 seeds, in 100 s", None),
+])
+def test_rows_of_the_museum_are_read(line, told):
+    museum = next(stage for stage in STAGES if stage.name == "museum")
+    assert museum.read(line) == told
+    passed = [{"passed": True, "rows": ["1"], "said": f"caught after {needed} seeds"} for needed in (1, 1001, 1002)]
+    assert museum.faults(passed[:2]) == [] and "1001" in museum.faults(passed)[0]
+
+
+@pytest.mark.parametrize("name,line,told", [
+    ("security-museum", "ok    12-no-limit: door_test Door.Limits: red", ("12-no-limit", True, "red")),
+    ("security-museum", "WRONG 12-no-limit: door_test Door.Limits: green", ("12-no-limit", False, "green")),
+    ("attacks", "priority/unix             lost    0 p99      8 max      9 ms: HOLDS   [connections=1]",
+     ("priority/unix", True, "HOLDS")),
+    ("attacks", "idle                      lost    3 p99      8 max      9 ms: NOT: 3 lost   [connections=1]",
+     ("idle", False, "NOT: 3 lost")),
+])
+def test_rows_of_other_tables_are_read(name, line, told):
+    stage = next(stage for stage in STAGES if stage.name == name)
+    assert stage.read(line) == told
