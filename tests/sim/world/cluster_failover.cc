@@ -134,16 +134,58 @@ void ClusterFailover::Promote(ClusterNode& old, Duration old_lives) {
     if (env_.temper.full_coverage && !old.running()) RefuseEverywhere(milliseconds(500));
     return env_.time.After(milliseconds(500), [this, &old, old_lives] { Promote(old, old_lives); });
   }
-  env_.Log([&] { return next->name() + " takes over from " + old.name(); });
-  NotePromoted(*next, std::max(Duration(0), env_.apart_until - env_.now()) + kLongestDemotion + kLongestLoss +
-                          hold_off() + seconds(5));
-  next->Promote();
-  set_.TakeOver(old, *next);
+  Replace(old, *next, old_lives);
+  env_.time.After(ClusterSet::kLongestNews, [this] { failing_ = false; });
+}
+
+void ClusterFailover::Replace(ClusterNode& old, ClusterNode& next, Duration old_lives) {
+  env_.Log([&] { return next.name() + " takes over from " + old.name(); });
+  NotePromoted(next, std::max(Duration(0), env_.apart_until - env_.now()) + kLongestDemotion + kLongestLoss +
+                         hold_off() + seconds(5));
+  next.Promote();
+  set_.TakeOver(old, next);
   for (ClusterNode* node : set_.GroupOf(old)) {
-    if (node != next)
+    if (node != &next)
       DemoteLater(*node, node == &old ? old_lives : env_.dice.Between(Duration(0), ClusterSet::kLongestNews));
   }
+}
+
+void ClusterFailover::ReturnUnseenBy(Process& broker) {
+  ClusterNode& first = set_.AnyNodeWithLock();
+  ClusterNode* const next = Candidate(first);
+  if (failing_ || !first.running() || CutAway(env_, first) || set_.Moves(first) || next == nullptr) return;
+  failing_ = true;
+  const Duration away = hold_off() + env_.dice.Between(milliseconds(500), seconds(4));
+  const Duration unseen = env_.dice.Between(milliseconds(100), env_.dice.Chance(0.5) ? milliseconds(700) : seconds(2));
+  const Duration rest = env_.dice.Between(Duration(0), env_.dice.Chance(0.5) ? milliseconds(50) : seconds(3));
+  env_.NoteFault(FaultKind::kBrokerPaused, broker.actor(), away + unseen + rest);
+  broker.Pause(away + unseen + rest);
+  Replace(first, *next, env_.dice.Between(Duration(0), kLongestDemotion));
+  env_.time.After(away, [this, next, unseen] { StopStream(*next, unseen + seconds(1)); });
+  const bool crashes = env_.dice.Chance(0.5);
+  env_.time.After(away + unseen, [this, &first, next, crashes] { Return(first, *next, crashes); });
+}
+
+// An operator tells the replica to take over, without a vote.
+void ClusterFailover::Return(ClusterNode& first, ClusterNode& present, bool crashes) {
   env_.time.After(ClusterSet::kLongestNews, [this] { failing_ = false; });
+  const bool fit = first.running() && !first.leads() && first.has_copy() && !set_.Moves(present);
+  if (!fit || !present.running()) return;
+  if (crashes) {
+    const Duration down = env_.dice.Between(seconds(1), seconds(5));
+    env_.NoteFault(FaultKind::kStoreRestarted, present.actor(), down + ClusterNode::kRejoins);
+    present.Restart(down, true);
+  }
+  Replace(present, first, env_.dice.Between(Duration(0), kLongestDemotion));
+}
+
+void ClusterFailover::StopStream(const ClusterNode& primary, Duration time) {
+  for (ClusterNode* const node : set_.GroupOf(primary)) {
+    if (node == &primary) continue;
+    for (const WirePtr& wire : node->Wires()) {
+      if (&wire->end(Wire::kServer) == &primary) wire->SilenceBoth(env_.now() + time);
+    }
+  }
 }
 
 void ClusterFailover::DemoteLater(ClusterNode& node, Duration after) {

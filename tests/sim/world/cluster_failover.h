@@ -27,6 +27,9 @@ class ClusterFailover {
 
   // A failover, unless one is under way.
   void LosePrimary(Cause cause);
+  // A primary is replaced, and comes back to its place without what was granted meanwhile. The broker stands still
+  // through all of that, and keeps its connections.
+  void ReturnUnseenBy(Process& broker);
   // A primary restarts without data before any other node notices.
   void EmptyPrimary();
   // No faults from now on; what is under way goes on.
@@ -37,6 +40,10 @@ class ClusterFailover {
   Duration hold_off() const;
   void CutOffPrimary(ClusterNode& old);
   void Promote(ClusterNode& old, Duration old_lives);
+  void Replace(ClusterNode& old, ClusterNode& next, Duration old_lives);
+  void Return(ClusterNode& first, ClusterNode& present, bool crashes);
+  // Those that follow `primary` hear nothing from it.
+  void StopStream(const ClusterNode& primary, Duration time);
   // The replica that takes over; null: none can be reached.
   ClusterNode* Candidate(const ClusterNode& old);
   // Makes `node` a replica of the primary of its group, once `after` has passed and it could be told.

@@ -29,6 +29,7 @@ class Env {
   Temper temper;
   History history;
   bool trouble = false;                             // faults may happen now
+  Instant all_run_at{};                             // no pause of a process lasts longer
   bool acting = false;                              // clients make new requests now
   std::set<std::string, std::less<>> dead_brokers;  // their ids; a restarted broker has a new one
 

@@ -37,7 +37,9 @@ void KillBroker(World& world) {
 
 void PauseBroker(World& world) {
   BrokerProcess& broker = world.AnyBroker();
-  const Duration time = Some(world);
+  const Duration longest = world.env().temper.longest_pause_of_brokers;
+  const bool long_one = longest > Duration(0) && world.dice().Chance(0.2);
+  const Duration time = long_one ? world.dice().Between(seconds(20), longest) : Some(world);
   world.env().NoteFault(FaultKind::kBrokerPaused, broker.actor(), time);
   broker.Pause(time);
 }
@@ -157,6 +159,25 @@ void ClogStoreLink(World& world) {
   world.For(world.dice().Between(Duration(0), seconds(1)), [wire] { wire->Break(milliseconds(20)); });
 }
 
+// The path from a broker to all servers, or from all brokers, fails over: connections that exist stall, new ones do not,
+// and what was written to the old ones arrives late.
+void MovePath(World& world) {
+  const Duration longest = world.dice().Pick<Duration>({milliseconds(1500), seconds(5), seconds(20)});
+  const Duration time = world.dice().Between(milliseconds(100), longest);
+  const bool commands = world.dice().Chance(0.8);
+  const bool answers = !commands || world.dice().Chance(0.7);
+  const BrokerProcess* const one = world.dice().Chance(0.6) ? &world.AnyBroker() : nullptr;
+  for (BrokerProcess* const broker : world.LiveBrokers()) {
+    if (one != nullptr && broker != one) continue;
+    world.env().NoteFault(FaultKind::kLinkReset, broker->actor(), time);
+    for (const WirePtr& wire : broker->Wires()) {
+      if (&wire->end(Wire::kClient) != broker) continue;
+      if (commands) wire->Silence(Wire::kClient, world.env().now() + time);
+      if (answers) wire->Silence(Wire::kServer, world.env().now() + time);
+    }
+  }
+}
+
 void Silence(World& world, bool both) {
   const WirePtr wire = world.AnyWire();
   if (wire == nullptr) return;
@@ -247,6 +268,7 @@ void ForceTakeover(World& world) { world.cluster_failover().LosePrimary(ClusterF
 void KillNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kKilled); }
 void HangNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kPaused); }
 void CutOffNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kCutOff); }
+void ReturnUnseen(World& world) { world.cluster_failover().ReturnUnseenBy(world.AnyBroker()); }
 void EmptyNode(World& world) { world.cluster_failover().EmptyPrimary(); }
 
 }  // namespace
@@ -372,6 +394,15 @@ const std::vector<Fault>& Faults() {
        .name = "a server refuses writes",
        .where = Where::kQuorum,
        .cause = RefuseAtServer},
+      {.kind = FaultKind::kLinkReset,
+       .name = "a path fails over",
+       .late = true,
+       .where = Where::kPaths,
+       .cause = MovePath},
+      {.kind = FaultKind::kPromoted,
+       .name = "a primary comes back while a broker stands still",
+       .where = Where::kReturns,
+       .cause = ReturnUnseen},
   };
   return kAll;
 }

@@ -20,6 +20,9 @@ enum class Where : uint8_t {
   kSteadyCluster,   // whose nodes have no replicas
   kFailingCluster,  // whose nodes have
   kQuorum,
+  // Drawn apart from the others, by DrawNetwork in temper.cc.
+  kPaths,    // everywhere
+  kReturns,  // in a Cluster whose nodes have replicas
 };
 
 struct Fault {

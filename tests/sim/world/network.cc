@@ -110,9 +110,10 @@ WirePtr SimDialer::OpenWire(bool subscribed) const {
   return nullptr;
 }
 
-void SimDialer::CountRefusal() {
-  if (env_.now() - refusals_since_ > kRefusalsWithin) {
-    refusals_since_ = env_.now();
+void SimDialer::CountRefusal(Instant sent) {
+  // What stalled comes at once, and from several connections in any order.
+  if (std::chrono::abs(sent - refusals_since_) > kRefusalsWithin) {
+    refusals_since_ = sent;
     refusals_ = 0;
     leases_then_ = env_.history.leases.size();
   }
@@ -143,7 +144,8 @@ void WireTransport::Begin(Endpoint* server) {
     const WirePtr to = wire.lock();
     if (to == nullptr) return;
     to->Send(Wire::kServer, [weak, message = MessageOf(channel, payload)]() mutable {
-      if (const auto self = weak.lock()) self->Deliver(std::move(message));
+      const auto self = weak.lock();
+      if (self != nullptr && self->owner_ != nullptr) self->owner_->OnReply(std::move(message));
     });
   });
   wire_->Send(Wire::kClient, [wire = wire_.get(), weak = weak_from_this()] {
@@ -187,15 +189,16 @@ void WireTransport::SendOne(std::string command) {
   offered_ += command.size();
   const uint64_t message =
       wire_->Send(Wire::kClient, [&env = env_, &broker = broker_, server = server_, connection = connection_,
-                                  wire = wire_.get(), weak = weak_from_this(), command = std::move(command)] {
+                                  wire = wire_.get(), weak = weak_from_this(), command = std::move(command),
+                                  sent = env_.now()] {
         server->Run(
             connection, command,
-            [&env, &broker, server, wire = wire->weak_from_this(), weak, command](store::ReplyPtr reply) {
+            [&env, &broker, server, wire = wire->weak_from_this(), weak, command, sent](store::ReplyPtr reply) {
               const WirePtr back = wire.lock();
               if (back == nullptr) return;
               env.Log([&] { return "    " + server->name() + " for " + broker.name() + ": " + Say(command, *reply); });
-              back->Send(Wire::kServer, [weak, reply = std::move(reply)]() mutable {
-                if (const auto self = weak.lock()) self->Deliver(std::move(reply));
+              back->Send(Wire::kServer, [weak, sent, reply = std::move(reply)]() mutable {
+                if (const auto self = weak.lock()) self->Deliver(std::move(reply), sent);
               });
             });
       });
@@ -205,9 +208,9 @@ void WireTransport::SendOne(std::string command) {
   sent_.push_back({message, offered_});
 }
 
-void WireTransport::Deliver(store::ReplyPtr reply) {
+void WireTransport::Deliver(store::ReplyPtr reply, Instant sent) {
   if (owner_ == nullptr) return;
-  if (store::IsError(*reply)) dialer_->CountRefusal();
+  if (store::IsError(*reply)) dialer_->CountRefusal(sent);
   owner_->OnReply(std::move(reply));
 }
 

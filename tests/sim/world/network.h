@@ -46,9 +46,9 @@ class SimDialer : public store::Dialer {
   WirePtr command_wire() const { return OpenWire(false); }
   WirePtr channel_wire() const { return OpenWire(true); }
 
-  // Counts an error reply. Fails the world when so many come within a short time that a broker must be repeating
-  // commands without a pause.
-  void CountRefusal();
+  // Counts a command that was sent then and answered with an error. Fails the world when there are so many within a
+  // short time that a broker must be repeating commands without a pause.
+  void CountRefusal(Instant sent);
 
  private:
   WirePtr OpenWire(bool subscribed) const;
@@ -99,7 +99,7 @@ class WireTransport : public store::Transport, public std::enable_shared_from_th
   };
 
   void SendOne(std::string command);
-  void Deliver(store::ReplyPtr reply);
+  void Deliver(store::ReplyPtr reply, Instant sent);
   void Fail(const std::string& cause);
   // True when the socket's buffer is full because the peer reads nothing.
   bool IsFull() const;

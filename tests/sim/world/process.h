@@ -38,7 +38,7 @@ class Process {
   void Post(Timeline::What what) {
     if (!alive_) return;
     if (running()) return what();
-    inbox_.push_back(std::move(what));
+    inbox_.push_back({std::move(what), false});
   }
   // At that time of this process's clock, or later.
   void PostAt(Duration local, Timeline::What what) { PostAtInstant(clock_.When(local), std::move(what)); }
@@ -48,6 +48,7 @@ class Process {
     if (!alive_) return;
     env_.Log([&] { return name_ + " stands still"; });
     paused_until_ = std::max(paused_until_, env_.now() + time);
+    env_.all_run_at = std::max(env_.all_run_at, paused_until_);
     env_.time.At(paused_until_, [this, life = life_] {
       if (life == life_ && env_.now() >= paused_until_) Resume();
     });
@@ -80,24 +81,50 @@ class Process {
   Env& env_;
 
  private:
+  static constexpr Duration kLatestTimer = milliseconds(2);  // of a process that runs again
+
+  struct Posted {
+    Timeline::What what;
+    bool by_timer = false;
+  };
+
   void PostAtInstant(Instant at, Timeline::What what) {
     env_.time.At(at, [this, life = life_, what = std::move(what)]() mutable {
-      if (life == life_) Post(std::move(what));
+      if (life != life_) return;
+      if (running()) return what();
+      inbox_.push_back({std::move(what), true});
     });
   }
   void Resume() {
     env_.Log([&] { return name_ + " runs again"; });
     const bool timer_first = env_.dice.Chance(0.5);
+    std::deque<Posted> inbox = std::exchange(inbox_, {});
+    if (env_.temper.late_timers && env_.dice.Chance(0.5)) return ResumeWithLateTimers(std::move(inbox));
     const uint64_t life = life_;
-    std::deque<Timeline::What> inbox = std::move(inbox_);
-    inbox_.clear();
     if (timer_first) OnResumed();
-    while (!inbox.empty() && life == life_) {
-      Timeline::What next = std::move(inbox.front());
-      inbox.pop_front();
+    Do(std::move(inbox));
+    if (!timer_first && life == life_) OnResumed();
+  }
+  // Sockets come before timers in a turn of a loop, and other threads may be busy.
+  void ResumeWithLateTimers(std::deque<Posted> inbox) {
+    std::deque<Posted> timers;
+    for (Posted& one : inbox) {
+      if (one.by_timer) timers.push_back(std::move(one));
+    }
+    std::erase_if(inbox, [](const Posted& one) { return one.by_timer; });
+    PostAfter(env_.dice.Between(Duration(0), kLatestTimer), [this, timers = std::move(timers)]() mutable {
+      const uint64_t life = life_;
+      Do(std::move(timers));
+      if (life == life_) OnResumed();
+    });
+    Do(std::move(inbox));
+  }
+  void Do(std::deque<Posted> posted) {
+    for (const uint64_t life = life_; !posted.empty() && life == life_;) {
+      Timeline::What next = std::move(posted.front().what);
+      posted.pop_front();
       next();
     }
-    if (!timer_first && life == life_) OnResumed();
   }
 
   const int32_t actor_;
@@ -106,7 +133,7 @@ class Process {
   bool alive_ = false;
   uint64_t life_ = 0;
   Instant paused_until_{};
-  std::deque<Timeline::What> inbox_;
+  std::deque<Posted> inbox_;
   std::vector<std::weak_ptr<Wire>> wires_;
 };
 

@@ -86,8 +86,17 @@ void Wire::End(Side from, bool keep_all) {
   const Side to = Other(from);
   Cut(to, true);
   if (closed_[to] || ways_[from].cut) return;
-  Cut(from, keep_all || env_.dice.Chance(0.5));
-  env_.time.At(NextArrival(ways_[from]), [self = shared_from_this(), to] { self->TellClosed(to); });
+  if (!CutLate(from)) Cut(from, keep_all || env_.dice.Chance(0.5));
+  ExpectEnd(from, NextArrival(ways_[from]));
+}
+
+// The other side hears of the end behind all messages.
+void Wire::ExpectEnd(Side from, Instant at) {
+  env_.time.At(at, [self = shared_from_this(), from] {
+    const Way& way = self->ways_[from];
+    if (self->env_.now() < way.silent_until) return self->ExpectEnd(from, way.silent_until);
+    self->TellClosed(Other(from));
+  });
 }
 
 void Wire::Cut(Side from, bool keep_all) {
@@ -98,15 +107,24 @@ void Wire::Cut(Side from, bool keep_all) {
   way.kept = way.arrived + static_cast<uint64_t>(keep_all ? under_way : env_.dice.Roll(under_way + 1));
 }
 
+// In some worlds, what is in flight arrives late, all of it. False: not now.
+bool Wire::CutLate(Side from) {
+  if (!env_.trouble || env_.temper.late_bytes == 0 || ways_[from].cut) return false;
+  if (!env_.dice.Chance(env_.temper.late_bytes)) return false;
+  Cut(from, true);
+  Silence(from, env_.now() + env_.dice.Between(Duration(0), env_.temper.longest_late));
+  return true;
+}
+
 void Wire::Break(Duration longest) {
   if (!open()) return;
-  for (const Side from : {kClient, kServer}) Cut(from, false);
-  for (const Side side : {kClient, kServer}) {
-    // A server notices the end after the last message that arrives; a client may give up earlier.
-    const Instant after = side == kServer ? ways_[kClient].last_arrival : Instant{};
-    const Instant at = std::max(after, env_.now() + env_.dice.Between(Duration(0), longest));
-    env_.time.At(at, [self = shared_from_this(), side] { self->TellClosed(side); });
-  }
+  // What the server says from now on is lost, though it may have done what it was told.
+  if (!CutLate(kClient)) Cut(kClient, false);
+  Cut(kServer, false);
+  // A server notices the end after the last message that arrives; a client may give up earlier.
+  const auto noticed = [&] { return env_.now() + env_.dice.Between(Duration(0), longest); };
+  env_.time.At(noticed(), [self = shared_from_this()] { self->TellClosed(kClient); });
+  ExpectEnd(kClient, std::max(ways_[kClient].last_arrival, noticed()));
 }
 
 }  // namespace distlock::sim

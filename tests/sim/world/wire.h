@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One connection between two processes: two streams of messages, each in order and without duplicates. It may be slow,
-// or silent in one or both directions (the messages then arrive later, as with TCP). It may break: then a part of the
-// messages in flight still arrives, perhaps much later, the rest never, and each end notices in its own time.
+// or silent in one or both directions (the messages then arrive later, as with TCP). It may be closed, or break: then
+// the messages in flight, or the first of them, still arrive, the rest never, and each end notices in its own time. In
+// some worlds (Temper::late_bytes) the kernel goes on sending them behind the back of a process that has closed its
+// connection: they arrive up to Temper::longest_late later, beside those of its next connection.
 #pragma once
 
 #include <deque>
@@ -75,8 +77,10 @@ class Wire : public std::enable_shared_from_this<Wire> {
   static Side Other(Side side) { return side == kClient ? kServer : kClient; }
   Instant NextArrival(Way& way);
   void ExpectOne(Side from, Instant at);
+  void ExpectEnd(Side from, Instant at);
   void End(Side from, bool keep_all);
   void Cut(Side from, bool keep_all);
+  bool CutLate(Side from);
   void TellClosed(Side side);
 
   Env& env_;

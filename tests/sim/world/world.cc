@@ -11,10 +11,10 @@
 namespace distlock::sim {
 namespace {
 
-constexpr Duration kLongestPause = seconds(20);  // of any process that a fault pauses
-constexpr Duration kPatience = seconds(600);     // until every client must have been served
-constexpr Duration kQuietTime = seconds(150);    // until everything that may stay for a while must have ended
-constexpr Duration kNewsTime = seconds(1);       // until a watcher must know of a change
+constexpr Duration kLongestLate = seconds(20);  // until the last message that a fault delays has arrived
+constexpr Duration kPatience = seconds(600);    // until every client must have been served
+constexpr Duration kQuietTime = seconds(150);   // until everything that may stay for a while must have ended
+constexpr Duration kNewsTime = seconds(1);      // until a watcher must know of a change
 
 }  // namespace
 
@@ -52,6 +52,14 @@ void World::MakeStores() {
   observer_->Watch(primary());
   directory_.Lead(BrokerProcess::kStoreHost, primary());
   for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
+}
+
+std::vector<BrokerProcess*> World::LiveBrokers() const {
+  std::vector<BrokerProcess*> live;
+  for (const auto& broker : brokers_) {
+    if (broker->alive()) live.push_back(broker.get());
+  }
+  return live;
 }
 
 std::vector<Process*> World::Brokers() const {
@@ -211,7 +219,9 @@ void World::Heal() {
   if (cluster_set_ != nullptr) cluster_set_->Heal();
   if (cluster_failover_ != nullptr) cluster_failover_->Heal();
   // Waits until paused processes run, slow messages have arrived, and broken connections are noticed.
-  if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
+  if (!env_.temper.calm) {
+    RunUntil(std::max<Duration>(kLongestLate, env_.all_run_at - env_.now()) + seconds(10), false);
+  }
   env_.Note({.kind = RecordKind::kHealed});
 }
 

@@ -51,6 +51,7 @@ class World {
   ClusterFailover& cluster_failover() { return *cluster_failover_; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
+  std::vector<BrokerProcess*> LiveBrokers() const;
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
   // Of a Quorum world: a server for a fault that is felt for so long. Null: there is none now, because only a minority
   // may be at fault, and is.
