@@ -86,7 +86,7 @@ void Wire::End(Side from, bool keep_all) {
   const Side to = Other(from);
   Cut(to, true);
   if (closed_[to] || ways_[from].cut) return;
-  if (!CutLate(from)) Cut(from, keep_all || env_.dice.Chance(0.5));
+  if (keep_all || from == kServer || !CutLate()) Cut(from, keep_all || env_.dice.Chance(0.5));
   ExpectEnd(from, NextArrival(ways_[from]));
 }
 
@@ -107,19 +107,26 @@ void Wire::Cut(Side from, bool keep_all) {
   way.kept = way.arrived + static_cast<uint64_t>(keep_all ? under_way : env_.dice.Roll(under_way + 1));
 }
 
-// In some worlds, what is in flight arrives late, all of it. False: not now.
-bool Wire::CutLate(Side from) {
-  if (!env_.trouble || env_.temper.late_bytes == 0 || ways_[from].cut) return false;
+// In some worlds, what the client has written arrives late, all of it. False: not now.
+bool Wire::CutLate() {
+  if (!env_.trouble || env_.temper.late_bytes == 0 || ways_[kClient].cut) return false;
   if (!env_.dice.Chance(env_.temper.late_bytes)) return false;
-  Cut(from, true);
-  Silence(from, env_.now() + env_.dice.Between(Duration(0), env_.temper.longest_late));
+  const Duration late = env_.dice.Between(Duration(0), env_.temper.longest_late);
+  const int32_t client = ends_[kClient].process->actor();
+  // What a broker has sent to a store must do no harm, however late it is. That a program wants no answer any more is
+  // news that its broker needs.
+  if (env_.history.actors[static_cast<size_t>(client)].kind == Actor::Kind::kClient) {
+    env_.NoteFault(FaultKind::kLinkOneWay, client, late);
+  }
+  Cut(kClient, true);
+  Silence(kClient, env_.now() + late);
   return true;
 }
 
 void Wire::Break(Duration longest) {
   if (!open()) return;
   // What the server says from now on is lost, though it may have done what it was told.
-  if (!CutLate(kClient)) Cut(kClient, false);
+  if (!CutLate()) Cut(kClient, false);
   Cut(kServer, false);
   // A server notices the end after the last message that arrives; a client may give up earlier.
   const auto noticed = [&] { return env_.now() + env_.dice.Between(Duration(0), longest); };

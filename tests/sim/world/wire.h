@@ -3,8 +3,8 @@
 // One connection between two processes: two streams of messages, each in order and without duplicates. It may be slow,
 // or silent in one or both directions (the messages then arrive later, as with TCP). It may be closed, or break: then
 // the messages in flight, or the first of them, still arrive, the rest never, and each end notices in its own time. In
-// some worlds (Temper::late_bytes) the kernel goes on sending them behind the back of a process that has closed its
-// connection: they arrive up to Temper::longest_late later, beside those of its next connection.
+// some worlds (Temper::late_bytes) the kernel goes on sending what a client has written, behind its back: all of it
+// arrives, up to Temper::longest_late later, beside the messages of its next connection.
 #pragma once
 
 #include <deque>
@@ -80,7 +80,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void ExpectEnd(Side from, Instant at);
   void End(Side from, bool keep_all);
   void Cut(Side from, bool keep_all);
-  bool CutLate(Side from);
+  bool CutLate();
   void TellClosed(Side side);
 
   Env& env_;
