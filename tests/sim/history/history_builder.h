@@ -119,7 +119,7 @@ class HistoryBuilder {
     Add(at, RecordKind::kFreed, lease, {.code = static_cast<uint8_t>(how)});
   }
   void Downgraded(int64_t at, int64_t lease) { Add(at, RecordKind::kDowngraded, lease); }
-  void Forced(int64_t at, int64_t lease) { Add(at, RecordKind::kForced, lease); }
+  void Forced(int64_t at, int64_t lease, uint64_t token = 0) { Add(at, RecordKind::kForced, lease, {.token = token}); }
   // The same, with the store's records: taken 1 ms before the client receives the grant, freed 1 ms after its belief
   // ends.
   void HoldsInStore(int64_t from, int64_t until, int64_t lease, uint64_t token) {

@@ -101,10 +101,14 @@ void Index::Read(const Record& record, int32_t number) {
       return ReadFreed(record, *fate);
     case RecordKind::kDowngraded:
     case RecordKind::kForced: {
-      // Where the store is not observed, an administrator may know of a grant before its client does.
+      // Where the store is not observed, an administrator may know of a grant before its client does; and of a greater
+      // token, when the same request came once more: then its client loses what it believes in under the lesser one.
       if (!sees_store && record.token != 0) {
-        Tenure& tenure = TenureOf(record);
-        if (tenure.forced == kNotSeen) tenure.forced = record.at_ns;
+        TenureOf(record);
+        for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
+          Tenure& tenure = tenures[static_cast<size_t>(i)];
+          if (tenure.token <= record.token && tenure.forced == kNotSeen) tenure.forced = record.at_ns;
+        }
         return;
       }
       for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {

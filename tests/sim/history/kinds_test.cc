@@ -79,6 +79,20 @@ TEST(Kinds, WhatIsTakenByForceIsFreedWhenItsClientHasCeasedToBelieve) {
   EXPECT_VIOLATED(calm, "I1");
 }
 
+// Where nobody observes the store. A repeated request has given the lease a greater token than its client knows.
+TEST(Kinds, WhatIsTakenByForceUnderOneTokenIsTakenUnderTheLesserToo) {
+  const auto taken = [](uint64_t token) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann", {.detached = true});
+    b.Granted(10, ann, 5, 40);
+    b.Forced(20, ann, token);
+    b.Holds(30, 50, b.Asks(1, "bob"), 7);
+    return b;
+  };
+  EXPECT_VIOLATED(taken(6), "");
+  EXPECT_VIOLATED(taken(4), "I1");
+}
+
 TEST(Kinds, PermitsAreNeverMoreThanTheLimit) {
   EXPECT_VIOLATED(Together(Permits(1), Permits(2)), "");
   EXPECT_VIOLATED(Together(Permits(2), Permits(2)), "I1");

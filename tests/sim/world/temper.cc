@@ -261,21 +261,23 @@ void MakeReturning(Dice& dice, Temper& temper) {
   temper.slow = temper.impatient = temper.reentrant = 0;
 }
 
-// Paths that fail over, and nothing else. A try that fails for that is repeated, and its lock is held for long enough to
-// meet what was sent before.
+// Paths that fail over, and nothing else. Few clients want one lock, mostly without waiting: it is free when a path
+// fails, a try is repeated until it is granted, and held for long enough to meet what was sent before.
 void MakeStalling(Dice& dice, Temper& temper) {
   AllowOnly([](const Fault& fault) { return fault.where == Where::kPaths; }, temper);
   temper.fault_every = dice.Pick<Duration>({seconds(2), seconds(4)});
+  temper.busy_time = dice.Between(seconds(10), seconds(40));
   temper.late_bytes = dice.Pick<double>({0, 1});
-  temper.longest_late = seconds(4);
+  temper.longest_late = seconds(1);
   temper.workload = dice.Pick<Workload>({Workload::kDetached, Workload::kMutex, temper.workload});
-  temper.one_try = 0.7;
-  temper.clients = 2 + dice.Roll(4);
-  temper.locks = 1 + dice.Roll(2);
+  temper.one_try = 0.9;
+  temper.brokers = 1 + dice.Roll(2);
+  temper.clients = 2 + dice.Roll(3);
+  temper.locks = 1;
   temper.ttls = {dice.Chance(0.5) ? seconds(5) : seconds(15)};
-  temper.longest_hold = seconds(4);
+  temper.longest_hold = dice.Pick<Duration>({seconds(4), seconds(8)});
   temper.short_holds = 1;
-  temper.longest_pause = dice.Pick<Duration>({milliseconds(5), milliseconds(300)});
+  temper.longest_pause = dice.Pick<Duration>({milliseconds(300), seconds(3)});
   temper.slow = temper.impatient = temper.reentrant = temper.careless = 0;
 }
 
@@ -300,8 +302,8 @@ void DrawNetwork(uint64_t seed, Temper& temper) {
     if (!may || !dice.Chance(0.4)) continue;
     temper.faults.insert(temper.faults.end(), static_cast<size_t>(1 + dice.Roll(3)), static_cast<int>(i));
   }
-  if (temper.failing_nodes && dice.Chance(0.2)) return MakeReturning(dice, temper);
-  if (dice.Chance(0.1)) MakeStalling(dice, temper);
+  if (temper.failing_nodes && dice.Chance(0.3)) return MakeReturning(dice, temper);
+  if (dice.Chance(temper.topology == Topology::kQuorum ? 0.25 : 0.1)) MakeStalling(dice, temper);
 }
 
 // Not of the dice: other worlds stay as they are. All brokers keep locks, or all but one.
