@@ -81,6 +81,30 @@ TEST_F(ClusterFailoverTest, APrimaryThatWasKilledFollowsOnceItHasStarted) {
   EXPECT_TRUE(PassUntil(ClusterNode::kRejoins, [&] { return !old.leads(); }));
 }
 
+// What a broker must not take for the server that it knew.
+TEST_F(ClusterFailoverTest, APrimaryComesBackWithoutWhatWasWrittenMeanwhileAndABrokerSeesNothingOfIt) {
+  int forgot = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Make(seed);
+    ClusterNode& first = Owner();
+    StoreProcess broker(*env_, 99);
+    failover_->ReturnUnseenBy(broker);
+    ASSERT_TRUE(PassUntil(seconds(1), [&] { return &Owner() != &first; }));
+    ClusterNode& present = Owner();
+    // Each write is another key, so that the last ones may be missing.
+    int written = 0;
+    while (&Owner() == &present) {
+      EXPECT_FALSE(broker.running()) << "seed " << seed;
+      present.model().Execute(1'000, {"SET", "dl:{default/a}:" + std::to_string(++written), "1"});
+      PassUntil(milliseconds(50), [&] { return &Owner() != &present; });
+    }
+    ASSERT_EQ(&Owner(), &first);
+    forgot += first.model().Type("dl:{default/a}:" + std::to_string(written - 2)) == KeyType::kNone;
+    EXPECT_TRUE(PassUntil(seconds(4), [&] { return broker.running(); }));
+  }
+  EXPECT_GE(forgot, 5);
+}
+
 TEST_F(ClusterFailoverTest, EveryPrimaryOfAMinorityRefusesAfterTheNodeTimeout) {
   int with_older = 0;
   for (uint64_t seed = 1; seed < 200 && with_older < 5; ++seed) {

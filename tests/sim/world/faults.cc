@@ -2,6 +2,7 @@
 #include "world/faults.h"
 
 #include "store/redis/resp.h"
+#include "world/network_faults.h"
 #include "world/quorum_faults.h"
 #include "world/world.h"
 
@@ -157,25 +158,6 @@ void ClogStoreLink(World& world) {
   world.env().NoteFault(FaultKind::kLinkReset, broker.actor(), time);
   wire->Silence(Wire::kClient, world.env().now() + time);
   world.For(world.dice().Between(Duration(0), seconds(1)), [wire] { wire->Break(milliseconds(20)); });
-}
-
-// The path from a broker to all servers, or from all brokers, fails over: connections that exist stall, new ones do not,
-// and what was written to the old ones arrives late.
-void MovePath(World& world) {
-  const Duration longest = world.dice().Pick<Duration>({milliseconds(1500), seconds(5), seconds(20)});
-  const Duration time = world.dice().Between(milliseconds(100), longest);
-  const bool commands = world.dice().Chance(0.8);
-  const bool answers = !commands || world.dice().Chance(0.7);
-  const BrokerProcess* const one = world.dice().Chance(0.6) ? &world.AnyBroker() : nullptr;
-  for (BrokerProcess* const broker : world.LiveBrokers()) {
-    if (one != nullptr && broker != one) continue;
-    world.env().NoteFault(FaultKind::kLinkReset, broker->actor(), time);
-    for (const WirePtr& wire : broker->Wires()) {
-      if (&wire->end(Wire::kClient) != broker) continue;
-      if (commands) wire->Silence(Wire::kClient, world.env().now() + time);
-      if (answers) wire->Silence(Wire::kServer, world.env().now() + time);
-    }
-  }
 }
 
 void Silence(World& world, bool both) {
@@ -396,7 +378,6 @@ const std::vector<Fault>& Faults() {
        .cause = RefuseAtServer},
       {.kind = FaultKind::kLinkReset,
        .name = "a path fails over",
-       .late = true,
        .where = Where::kPaths,
        .cause = MovePath},
       {.kind = FaultKind::kPromoted,

@@ -187,10 +187,9 @@ void WireTransport::Flush() {
 
 void WireTransport::SendOne(std::string command) {
   offered_ += command.size();
-  const uint64_t message =
-      wire_->Send(Wire::kClient, [&env = env_, &broker = broker_, server = server_, connection = connection_,
-                                  wire = wire_.get(), weak = weak_from_this(), command = std::move(command),
-                                  sent = env_.now()] {
+  const uint64_t message = wire_->Send(
+      Wire::kClient, [&env = env_, &broker = broker_, server = server_, connection = connection_, wire = wire_.get(),
+                      weak = weak_from_this(), command = std::move(command), sent = env_.now()] {
         server->Run(
             connection, command,
             [&env, &broker, server, wire = wire->weak_from_this(), weak, command, sent](store::ReplyPtr reply) {

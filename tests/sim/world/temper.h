@@ -71,7 +71,7 @@ struct Temper {
   Duration usual_delay{};
   double slow = 0;  // fraction of messages that take up to slowest_delay
   Duration slowest_delay{};
-  double late_bytes = 0;          // fraction of ended connections whose last bytes arrive up to longest_late later
+  double late_bytes = 0;  // fraction of ended connections whose last bytes arrive up to longest_late later
   Duration longest_late{};
   Duration notice_lag{};          // how much later hand-off messages arrive than replies to commands
   std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release
@@ -93,15 +93,15 @@ struct Temper {
   double max_hold = 0;
   double moves = 0;  // leases of a session that another session adopts when theirs breaks or drains
   double lock_delay = 0;
-  double downgrade = 0;     // fraction of EXCLUSIVE leases that are downgraded
-  double reentrant = 0;     // fraction of wishes that are acquired twice by one owner
-  double together = 0;      // fraction of wishes for several locks, all or nothing
-  Duration force_every{};   // interval of forced releases; 0: none
-  Duration busy_time{};     // how long clients make new wishes
-  std::vector<int> faults;  // indices into Faults() that happen here
+  double downgrade = 0;      // fraction of EXCLUSIVE leases that are downgraded
+  double reentrant = 0;      // fraction of wishes that are acquired twice by one owner
+  double together = 0;       // fraction of wishes for several locks, all or nothing
+  Duration force_every{};    // interval of forced releases; 0: none
+  Duration busy_time{};      // how long clients make new wishes
+  std::vector<int> faults;   // indices into Faults() that happen here
   bool late_timers = false;  // a process that stood still may do all that came meanwhile before its timers
   Duration longest_pause_of_brokers{};
-  bool mild = false;        // only mild faults, and nothing is slow
+  bool mild = false;  // only mild faults, and nothing is slow
   Duration fault_every{};
 };
 
