@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 
+from harness import REDIS_SERVER
 from soak_cluster import CLUSTER_ROWS, ClusterSoakStage
 from soak_faults import Fault
 from soak_quorum import QuorumStage, rows_of_quorum
@@ -218,6 +219,8 @@ def main(argv):
     dice = random.Random(options.seed)
     programs = [options.store] if options.store else [p for p in ("redis-server", "valkey-server") if shutil.which(p)]
     program = programs[options.seed % len(programs)]
+    if options.sentinel or options.cluster or options.quorum:
+        program = REDIS_SERVER  # of all that they start
     folder = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="dlsoak"))
     folder.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
