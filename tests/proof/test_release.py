@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The release list with fake stages: it is stopped and goes on, begins anew with other code, and loses nothing."""
 import signal
+import types
 
 import pytest
 
-from conftest import eventually, is_running
+from conftest import HERE, eventually, is_running
 from table import STAGES
 
 OK, FAILED, USAGE, MORE = 0, 1, 64, 75
@@ -250,3 +251,13 @@ def test_rows_of_the_museum_are_read(line, told):
 def test_rows_of_other_tables_are_read(name, line, told):
     stage = next(stage for stage in STAGES if stage.name == name)
     assert stage.read(line) == told
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_each_stage_names_rows_paths_and_programs_that_exist(stage):
+    root = HERE.parents[1]
+    for path in stage.code:
+        assert (root / path).exists(), path
+    for program in (word for command in (stage.quick, stage.prepare) for word in command if word.startswith("tests/")):
+        assert (root / program).is_file(), program
+    assert stage.wanted_now(types.SimpleNamespace(path=root)) > 0
