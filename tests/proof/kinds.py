@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 
+UNKNOWN_PACE = 20  # a part of a chunk that shows the pace, when the time is limited
 MARGIN = 0.8  # of the time that is left, so that a piece ends within it
 
 
@@ -100,6 +101,8 @@ class Seeds(Stage):
         rate = pace(rows, sum(row["seeds"][1] for row in rows))
         if rate:
             count = int(min(count, left * rate * MARGIN))
+        elif left != float("inf"):
+            count = min(count, -(-self.chunk // UNKNOWN_PACE))
         if count < 1:
             return None
         at = self.first(tree.code.name)
