@@ -1,18 +1,73 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Marks since when a server's data are known to have been complete (see "The hold-off" in lua/README.md).
--- KEYS marker
+-- Marks since when a server's data are known to have been complete, and keeps its heartbeat (see "The hold-off" in
+-- lua/README.md).
+-- KEYS marker, heartbeat
 -- ARGV identity (of the data: any text without ";"), known_since_us (0: not known), confirm (1: count from now if
---      nothing is known yet; 0: leave that open), keep_ms, hold_off_ms, longest_ttl_ms
--- {CENSUSED, time, since_us (0: open), hold_off_ms, longest_ttl_ms}   the largest that any broker has named here
+--      nothing is known yet; 0: leave that open), keep_ms, hold_off_ms (when the data may be incomplete),
+--      longest_ttl_ms (the caller's), known_hold_off_ms (with known_since_us),
+--      complete_if: "never", "beating" (a heartbeat shows that nothing is missing), "original" (the data are no copy of
+--      another server's), or both, "beating original"; started_us (when the server's process began, to the second; 0:
+--      not known), copied: "promoted" (it was a replica), "copied" (it has replicas) or "";
+--      ttls (what brokers have said of their longest ttl: "ttl_ms:age_ms,...")
+-- {CENSUSED, time, since_us (0: open), hold_off_ms, longest_ttl_ms, copied (1: it has, or had, replicas), ttls}
+--      hold_off and longest_ttl: the largest that any broker has named here
 -- include parts/head.lua
-local identity, since, confirm, keep, hold_off, longest = unpack(ARGV)
+local BEATS, SECOND, LATER, MOST = 3000000, 1000000, 10000000, 8
+local identity, since, confirm, keep, hold_off, longest, known_hold_off, complete_if, started, copied, said =
+  unpack(ARGV)
+local keys = redis.call('MGET', KEYS[1], KEYS[2])
 local marked, marked_since, marked_hold_off, marked_longest =
-  string.match(redis.call('GET', KEYS[1]) or '', '^([^;]+);(%d+);(%d+);(%d+)$')
+  string.match(keys[1] or '', '^([^;]+);(%d+);(%d+);(%d+)$')
+local seen, beat, had_replicas, ttls = string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*)$')
+local is_judged = seen == identity or since ~= '0'
+beat, started, hold_off = tonumber(beat or 0), tonumber(started), tonumber(hold_off)
+
+-- Data that were still written elsewhere while this process was running have been copied from there. A stamp from the
+-- future is one of a clock that was set.
+local is_copy = copied == 'promoted' or
+  (not is_judged and seen and started > 0 and beat > started + 2 * SECOND and beat <= now)
+if not is_judged then
+  local beats_on = started > 0 and beat >= started - BEATS and beat <= started + SECOND
+  if string.find(complete_if, 'original', 1, true) and not is_copy and had_replicas ~= '1' or
+    string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on then hold_off = 0 end
+elseif complete_if ~= 'never' and tonumber(marked == identity and marked_hold_off or known_hold_off) == 0 then
+  hold_off = 0
+end
+
 if marked == identity then
   if marked_since ~= '0' then since = marked_since end
-  hold_off = string.format('%.0f', math.max(tonumber(hold_off), tonumber(marked_hold_off)))
+  hold_off = math.max(hold_off, tonumber(marked_hold_off))
   longest = string.format('%.0f', math.max(tonumber(longest), tonumber(marked_longest)))
+elseif seen == identity or since ~= '0' then
+  hold_off = math.max(hold_off, tonumber(known_hold_off))
+elseif marked then
+  -- The hold-off of the data before is over only by itself.
+  local whole = tonumber(marked_hold_off)
+  local left = marked_since == '0' and whole or math.ceil((tonumber(marked_since) - now) / 1000) + whole
+  hold_off = math.max(hold_off, math.min(left, whole))
 end
 if since == '0' and confirm == '1' then since = NOW end
+hold_off = string.format('%.0f', hold_off)
 redis.call('SET', KEYS[1], table.concat({identity, since, hold_off, longest}, ';'), 'PX', keep)
-return {CENSUSED, NOW, since, hold_off, longest}
+
+-- A longest ttl matters for its own length since it was said; a longer one that was said later says it, too.
+local last, order, kept, ages, newest = {}, {}, {}, {}, 0
+local function hear(ttl, at)
+  at = math.min(at, now)
+  if at + ttl * 1000 + LATER < now then return end
+  if not last[ttl] then order[#order + 1] = ttl end
+  last[ttl] = math.max(last[ttl] or 0, at)
+end
+for ttl, at in string.gmatch(ttls or '', '(%d+):(%d+)') do hear(tonumber(ttl), tonumber(at)) end
+for ttl, age in string.gmatch(said, '(%d+):(%d+)') do hear(tonumber(ttl), now - tonumber(age) * 1000) end
+table.sort(order, function(a, b) return a > b end)
+for _, ttl in ipairs(order) do
+  if last[ttl] > newest and #kept < MOST then
+    newest = last[ttl]
+    kept[#kept + 1] = string.format('%.0f:%.0f', ttl, newest)
+    ages[#ages + 1] = string.format('%.0f:%.0f', ttl, math.floor((now - newest) / 1000))
+  end
+end
+local has_replicas = (copied ~= '' or is_copy or had_replicas == '1') and '1' or '0'
+redis.call('SET', KEYS[2], table.concat({identity, NOW, has_replicas, table.concat(kept, ',')}, ';'), 'PX', keep)
+return {CENSUSED, NOW, since, hold_off, longest, has_replicas, table.concat(ages, ',')}

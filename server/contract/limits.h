@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every bound on what a caller may ask of this broker, and the refusal that each one causes. Main fills them from the
-// options; constant afterwards. The defaults are those of the comments in proto/.
+// options; constant afterwards, but for the longest ttl. The defaults are those of the comments in proto/.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +23,10 @@ struct Limits {
   core::Duration default_ttl = std::chrono::seconds(15);
   core::Duration min_ttl = std::chrono::seconds(1);
   core::Duration max_ttl = std::chrono::hours(1);
+  // Set by another thread once the store's server has turned out to be replicated: then this bounds the ttl as well, since
+  // nobody is newly granted a lock for so long after a failover. Null: it never counts.
+  std::shared_ptr<const std::atomic<bool>> store_is_replicated;
+  core::Duration max_ttl_if_replicated = std::chrono::seconds(30);
   core::Duration max_wait = std::chrono::hours(24);
   core::Duration max_lock_delay = std::chrono::seconds(60);
   size_t max_key_bytes = 512;
@@ -52,6 +59,13 @@ struct Limits {
   bool has_permits = true;
   // How long GetLock and ListLocks wait for the store.
   core::Duration store_timeout = std::chrono::seconds(5);
+
+  // The longest ttl now, and the one of a request that names none.
+  core::Duration LongestTtl() const {
+    const bool is_replicated = store_is_replicated != nullptr && store_is_replicated->load();
+    return is_replicated ? std::min(max_ttl, max_ttl_if_replicated) : max_ttl;
+  }
+  core::Duration UsualTtl() const { return std::min(default_ttl, LongestTtl()); }
 };
 
 // The longest max_hold: ten years, as good as none.

@@ -77,7 +77,7 @@ void Validator::RequestId(std::string_view id, FieldPath field) {
 LeaseId Validator::Lease(std::string_view text, FieldPath field) {
   if (auto lease = DecodeLeaseId(text)) {
     // The id is not signed, and the limits may have been wider when it was made.
-    lease->ttl = std::clamp(lease->ttl, limits_.min_ttl, limits_.max_ttl);
+    lease->ttl = std::clamp(lease->ttl, limits_.min_ttl, limits_.LongestTtl());
     return *std::move(lease);
   }
   Bad(field, text.empty() ? "is empty; pass the lease_id of the Grant"
@@ -150,7 +150,7 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   acquire.want = ModeAndPolicy(spec, path);
   const bool has_ttl = spec.has_ttl() && (spec.ttl().seconds() != 0 || spec.ttl().nanos() != 0);
   acquire.ttl =
-      has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, FieldPath(path, "ttl")) : limits_.default_ttl;
+      has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.LongestTtl(), FieldPath(path, "ttl")) : limits_.UsualTtl();
   // The store counts in milliseconds. Rounding must not make a lease longer than the store keeps it.
   acquire.ttl = std::chrono::floor<milliseconds>(acquire.ttl);
   if (spec.has_max_wait()) {

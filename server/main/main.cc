@@ -158,6 +158,10 @@ int Serve(const ops::Options& options) {
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
   rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  if (const auto ttl = options.LongestTtlIfReplicated(); ttl > absl::ZeroDuration()) {
+    server_options.limits.store_is_replicated = setup->is_replicated;
+    server_options.limits.max_ttl_if_replicated = ToCore(ttl);
+  }
   server_options.gate = &access.gate;
   server_options.door.inherited = inherited;
   server_options.door.observer = &recorder;

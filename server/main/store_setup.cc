@@ -80,6 +80,10 @@ store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreO
   absl::Duration fixed;
   if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && by_default)) {
     hold_off.kind = Kind::kAuto;
+  } else if (options.failover_hold_off.empty()) {
+    if (options.redis.empty()) return hold_off;  // the embedded server is on this machine alone
+    hold_off.kind = Kind::kIfReplicated;
+    hold_off.longest_ttl_if_replicated = ToCore(options.LongestTtlIfReplicated());
   } else if (absl::ParseDuration(options.failover_hold_off, &fixed) && fixed > absl::ZeroDuration()) {
     hold_off.kind = Kind::kFixed;
     hold_off.fixed = ToCore(fixed);
@@ -178,6 +182,8 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   setup.options.quorum_is_new = options.quorum_new;
   setup.options.node_timeout = ToCore(options.quorum_node_timeout);
   setup.options.locks.hold_off = HoldOffOf(options, setup.options);
+  setup.is_replicated = std::make_shared<std::atomic<bool>>(false);
+  setup.options.on_replicated = [seen = setup.is_replicated] { *seen = true; };
 
   const auto warn = [](const absl::Status& problem) {
     static ops::LogLimit limit(absl::Seconds(10));

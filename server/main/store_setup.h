@@ -23,6 +23,8 @@ struct StoreSetup {
   std::unique_ptr<store::EmbeddedServer> embedded;  // null with --redis
   store::StoreOptions options;
   std::string shown;  // for people, without secrets
+  // A server at one address has turned out to have, or to have had, replicas. Set by the shards' threads.
+  std::shared_ptr<std::atomic<bool>> is_replicated;
 };
 
 // What the store is opened for.

@@ -203,7 +203,8 @@ constexpr OptionRow kTable[] = {
      "for how long nobody is newly granted a lock by a server that was restarted or promoted, and so may have "
      "forgotten "
      "who holds it; renewals go on: auto (--max-ttl and what the servers' settings leave open), 0 (never: a forgotten "
-     "lock may get a second holder) or a duration; empty: auto where a replica can take over, else 0",
+     "lock may get a second holder) or a duration; empty: auto where a replica can take over, also at one address from "
+     "when the server is seen to have or to have had one, else 0",
      CheckHoldOff},
     {"store-nodes", kStore, &O::store_nodes, "0", "0..64",
      "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
@@ -238,9 +239,9 @@ constexpr OptionRow kTable[] = {
 
     {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
     {"max-ttl", kLimits, &O::max_ttl, "0s", "0s..24h",
-     "longest ttl a request may ask for; 0: 1h, or 30s where a replica of the store can take over, since nobody is "
-     "newly "
-     "granted a lock for so long after a failover"},
+     "longest ttl a request may ask for; 0: 1h, or 30s where a replica of the store can take over, also at one address "
+     "from when the server is seen to have or to have had one, since nobody is newly granted a lock for so long after "
+     "a failover"},
     {"max-wait", kLimits, &O::max_wait, "24h", "1s..720h", "longest max_wait a request may ask for"},
     {"max-lock-delay", kLimits, &O::max_lock_delay, "60s", "0s..1h", "longest lock_delay a request may ask for"},
     {"max-key-bytes", kLimits, &O::max_key_bytes, "512", "1..4096", "longest key"},

@@ -19,6 +19,8 @@
 namespace distlock::ops {
 namespace {
 
+// By default, where a replica can take over.
+constexpr absl::Duration kLongestTtlOfReplicated = absl::Seconds(30);
 constexpr int kExitUsage = 64;   // EX_USAGE
 constexpr int kExitConfig = 78;  // EX_CONFIG
 
@@ -186,7 +188,12 @@ bool Options::HoldsOffByDefault() const {
 
 absl::Duration Options::LongestTtl() const {
   if (max_ttl > absl::ZeroDuration()) return max_ttl;
-  return HoldsOffByDefault() ? absl::Seconds(30) : absl::Hours(1);
+  return HoldsOffByDefault() ? kLongestTtlOfReplicated : absl::Hours(1);
+}
+
+absl::Duration Options::LongestTtlIfReplicated() const {
+  if (max_ttl > absl::ZeroDuration() || HoldsOffByDefault()) return absl::ZeroDuration();
+  return std::max(kLongestTtlOfReplicated, min_ttl);
 }
 
 TlsClientAuth Options::ClientAuth() const {

@@ -26,12 +26,15 @@ struct Credentials {
 
 // Whether, and for how long, nobody is newly granted a lock after a restart or a failover: census.h.
 struct HoldOffOptions {
-  // kAuto: as long as a forgotten belief may last; nothing when the server cannot have forgotten any.
-  enum class Kind : uint8_t { kOff, kAuto, kFixed };
+  // kAuto: as long as a forgotten belief may last; nothing when the server cannot have forgotten any. kIfReplicated: as
+  // kAuto from when the server is seen to have, or to have had, replicas; until then as kOff.
+  enum class Kind : uint8_t { kOff, kAuto, kFixed, kIfReplicated };
   Kind kind = Kind::kOff;
   core::Duration fixed{};                              // kFixed
   core::Duration longest_ttl = std::chrono::hours(1);  // of any request at any broker
-  int nodes = 0;                                       // the primary and its replicas; 0: as many as are seen
+  // kIfReplicated: of any request from then on; zero: as before.
+  core::Duration longest_ttl_if_replicated{};
+  int nodes = 0;  // the primary and its replicas; 0: as many as are seen
   bool can_fail_over = false;                          // a replica may be made the primary
   // How long a primary that was replaced may go on granting when nothing else ends that.
   core::Duration unguarded = std::chrono::seconds(12);
@@ -79,6 +82,8 @@ struct StoreOptions {
   core::Duration node_timeout = std::chrono::milliseconds(200);
   // Called for each question to the replicas: how long it took, and whether enough of them confirmed.
   std::function<void(core::Duration took, bool confirmed)> on_wait;
+  // Called when a server turns out to have, or to have had, replicas, with HoldOffOptions::Kind::kIfReplicated.
+  std::function<void()> on_replicated;
   // Called from Store::Start on, when it has changed and about once a second while there is a hold-off.
   std::function<void(const NodeStatus&)> on_node_status;  // of several servers: for each
   ClusterEvents cluster_events;

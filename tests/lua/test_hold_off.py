@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hold-off: nobody new fits, whoever has a lock keeps it, and a confirmed EXCLUSIVE holder hands it on as ever."""
 
-import time
-
 import pytest
 
 from kinds import RwLock
-from lock import GONE, GRANTED, HELD, KEEP_MS, QUEUED, RELEASED, SHA, TENDED, WITHDRAWN, Lock, owner
+from lock import GONE, GRANTED, HELD, KEEP_MS, QUEUED, RELEASED, TENDED, WITHDRAWN, Lock, owner
 
 OPEN = "9007199254740991;9007199254740991;0"
-CENSUSED = 18
 
 
 @pytest.fixture
@@ -144,30 +141,3 @@ def test_force_frees_and_hands_on_nothing(lock, redis):
     hold_off(redis, lock, confirmed=1)
     assert lock.force(1, of=None)[:1] == [RELEASED] and lock.waiters() == [2]
     assert lock.renew((lock, 1, 15_000))[2] == 0 and lock.release(1)[0] == GONE
-
-
-def count(redis, identity="run:replid", known=0, confirm=1, hold=5_000, ttl=3_000):
-    reply = redis("EVALSHA", SHA["census"], 1, "dl:m", identity, known, confirm, 60_000, hold, ttl)
-    assert reply[0] == CENSUSED and 0 < redis("PTTL", "dl:m") <= 60_000
-    return [int(field) for field in reply[1:]]
-
-
-def test_the_marker_keeps_since_when(redis):
-    now, since, hold, ttl = count(redis)
-    assert (since, hold, ttl) == (now, 5_000, 3_000)
-    time.sleep(0.001)
-    assert count(redis, hold=4_000, ttl=9_000)[1:] == [since, 5_000, 9_000], "the longest that any broker has named"
-    now, since, hold, ttl = count(redis, identity="other:replid", hold=1_000)
-    assert (since, hold, ttl) == (now, 1_000, 3_000)
-
-
-def test_it_stays_open_until_it_is_confirmed(redis):
-    assert count(redis, confirm=0)[1] == 0 and count(redis, confirm=0)[1] == 0
-    now, since, _, _ = count(redis)
-    assert since == now
-    time.sleep(0.001)
-    assert count(redis, confirm=0)[1] == since
-
-
-def test_a_lost_marker_comes_back_as_it_is_known(redis):
-    assert count(redis, known=12345)[1] == 12345 and count(redis)[1] == 12345

@@ -9,12 +9,14 @@ namespace distlock::store {
 namespace {
 
 using core::Duration;
+using core::Instant;
 using core::StoreTime;
 using std::chrono::seconds;
 using Guard = Census::Guard;
 using Kind = HoldOffOptions::Kind;
 
 constexpr Duration kTtl = seconds(30);
+constexpr Instant kHere{std::chrono::hours(9)};  // the broker's clock
 constexpr int64_t kNow = 1'700'000'000'000'000;
 const core::OwnerId kOwner{7};
 const std::string kOpen = "9007199254740991;9007199254740991;0";
@@ -42,15 +44,17 @@ TEST_P(CensusGuard, DecidesHowLong) {
   facts.identity = "a:1";
   census.Meet(facts);
   EXPECT_EQ(census.guard(), GetParam().guard);
-  EXPECT_EQ(census.Next().hold_off, GetParam().hold_off);
-  EXPECT_EQ(census.Next().confirm, GetParam().guard != Guard::kConfirmed);
+  const Census::Request next = census.Next(kHere);
+  EXPECT_EQ(next.hold_off, GetParam().hold_off) << "if its data may be incomplete";
+  EXPECT_EQ(next.complete_if.beating, GetParam().guard == Guard::kNothingForgotten);
+  EXPECT_EQ(next.confirm, GetParam().guard != Guard::kConfirmed);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, CensusGuard,
     testing::Values(
         GuardCase{"one_server", Auto(false), 0, {}, Guard::kAlone, kTtl},
-        GuardCase{"one_that_appends_always", Auto(false), 0, {.aof_always = true}, Guard::kNothingForgotten, {}},
+        GuardCase{"one_that_appends_always", Auto(false), 0, {.aof_always = true}, Guard::kNothingForgotten, kTtl},
         GuardCase{"one_that_appends_always_and_was_promoted",
                   Auto(true, 3),
                   0,
@@ -68,11 +72,17 @@ INSTANTIATE_TEST_SUITE_P(
                   0,
                   {.replicas = 2, .min_replicas = 1, .max_lag = seconds(10)},
                   Guard::kMinReplicas,
-                  kTtl + seconds(11)},
+                  kTtl + seconds(12)},
         GuardCase{"too_few_min_replicas",
                   Auto(true, 5),
                   0,
                   {.min_replicas = 1, .max_lag = seconds(10)},
+                  Guard::kNone,
+                  kTtl + seconds(12)},
+        GuardCase{"one_that_was_seen_to_have_replicas",
+                  {.kind = Kind::kIfReplicated, .longest_ttl = kTtl},
+                  0,
+                  {.replicas = 1},
                   Guard::kNone,
                   kTtl + seconds(12)},
         GuardCase{"fixed", {.kind = Kind::kFixed, .fixed = seconds(7)}, 0, {}, Guard::kAlone, seconds(7)}),
@@ -87,67 +97,77 @@ class CensusTest : public testing::Test {
     return std::to_string(After(since).us) + ";" + std::to_string(After(until).us) + (confirmed ? ";1" : ";0");
   }
 
-  Census census_{Auto(false), 0};
+  // As scripts are told, by the latest knowledge.
+  static std::string Told(const Census& census, const core::OwnerId& owner = kOwner) {
+    return census.ScriptArgument(owner, kHere);
+  }
+  static Census Known(const HoldOffOptions& options, int wait_replicas = 0) {
+    Census census(options, wait_replicas);
+    census.OnSame(kHere);
+    return census;
+  }
+
+  Census census_ = Known(Auto(false));
 };
 
 TEST_F(CensusTest, OffHoldsNobodyOff) {
   const Census off({}, 0);
   EXPECT_FALSE(off.on());
   EXPECT_FALSE(off.holds_off());
-  EXPECT_EQ(off.ScriptArgument(kOwner), "0");
+  EXPECT_EQ(Told(off), "0");
 }
 
 TEST_F(CensusTest, NobodyIsGrantedALockBeforeTheFirstCountNorUntilTheEnd) {
-  EXPECT_EQ(census_.ScriptArgument(kOwner), kOpen);
+  EXPECT_EQ(Told(census_), kOpen);
   census_.Meet({.identity = "a:1"});
-  EXPECT_EQ(census_.ScriptArgument(kOwner), kOpen);
+  EXPECT_EQ(Told(census_), kOpen);
   EXPECT_EQ(census_.Left(After({})), Duration::max());
-  census_.OnCount(Counted(seconds(1), {}));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), Argument({}, kTtl));
+  census_.OnCount(Counted(seconds(1), {}), kHere);
+  EXPECT_EQ(Told(census_), Argument({}, kTtl));
   EXPECT_EQ(census_.Left(After(seconds(1))), kTtl - seconds(1));
-  census_.OnCount(Counted(kTtl - Duration(1000), {}));
+  census_.OnCount(Counted(kTtl - Duration(1000), {}), kHere);
   EXPECT_TRUE(census_.holds_off());
-  census_.OnCount(Counted(kTtl, {}));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), "0");
+  census_.OnCount(Counted(kTtl, {}), kHere);
+  EXPECT_EQ(Told(census_), "0");
 }
 
 TEST_F(CensusTest, ALongerHoldOffOfAnotherBrokerCounts) {
   census_.Meet({.identity = "a:1"});
-  census_.OnCount(Counted({}, {}, 2 * kTtl));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), Argument({}, 2 * kTtl));
-  census_.OnCount(Counted({}, {}, seconds(1)));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), Argument({}, kTtl));
+  census_.OnCount(Counted({}, {}, 2 * kTtl), kHere);
+  EXPECT_EQ(Told(census_), Argument({}, 2 * kTtl));
+  census_.OnCount(Counted({}, {}, seconds(1)), kHere);
+  EXPECT_EQ(Told(census_), Argument({}, kTtl));
 }
 
 TEST_F(CensusTest, AReconnectToTheSameDataKeepsWhatIsKnownAndAnotherIdentityForgetsIt) {
   census_.Meet({.identity = "a:1"});
-  census_.OnCount(Counted({}, {}));
+  census_.OnCount(Counted({}, {}), kHere);
   census_.OnRenewed(kOwner, After(seconds(1)));
   census_.Meet({.identity = "a:1"});
-  EXPECT_EQ(census_.Next().known_since, After({}));
+  EXPECT_EQ(census_.Next(kHere).known_since, After({}));
   EXPECT_TRUE(census_.Confirms(kOwner));
   census_.Meet({.identity = "a:2"});
-  EXPECT_EQ(census_.ScriptArgument(kOwner), kOpen);
-  EXPECT_EQ(census_.Next().known_since, StoreTime{});
+  EXPECT_EQ(Told(census_), kOpen);
+  EXPECT_EQ(census_.Next(kHere).known_since, StoreTime{});
   EXPECT_FALSE(census_.Confirms(kOwner));
 }
 
 // The replica that confirms may have begun to follow after the first census.
 TEST_F(CensusTest, WithReplicasItCountsFromTheCensusAfterTheyConfirmed) {
-  Census census(Auto(true, 3), 1);
+  Census census = Known(Auto(true, 3), 1);
   census.Meet({.identity = "a:1", .replicas = 1});
   census.OnReplicas(1);
-  EXPECT_FALSE(census.Next().confirm) << "no marker was written that they could have confirmed";
-  census.OnCount({.time = After({}), .since = {}, .hold_off = kTtl, .longest_ttl = kTtl});
-  EXPECT_EQ(census.ScriptArgument(kOwner), kOpen);
+  EXPECT_FALSE(census.Next(kHere).confirm) << "no marker was written that they could have confirmed";
+  census.OnCount({.time = After({}), .since = {}, .hold_off = kTtl, .longest_ttl = kTtl}, kHere);
+  EXPECT_EQ(Told(census), kOpen);
   census.OnReplicas(0);
   EXPECT_TRUE(census.AwaitsReplicas());
-  EXPECT_FALSE(census.Next().confirm);
+  EXPECT_FALSE(census.Next(kHere).confirm);
   census.OnReplicas(1);
-  EXPECT_TRUE(census.Next().confirm);
-  EXPECT_EQ(census.ScriptArgument(kOwner), kOpen) << "it counts from the next one";
-  census.OnCount(Counted(seconds(5), seconds(5)));
-  EXPECT_EQ(census.ScriptArgument(kOwner), Argument(seconds(5), seconds(5) + kTtl));
+  EXPECT_TRUE(census.Next(kHere).confirm);
+  EXPECT_EQ(Told(census), kOpen) << "it counts from the next one";
+  census.OnCount(Counted(seconds(5), seconds(5)), kHere);
+  EXPECT_EQ(Told(census), Argument(seconds(5), seconds(5) + kTtl));
   census.Meet({.identity = "b:1", .replicas = 1});
   EXPECT_TRUE(census.AwaitsReplicas());
 }
@@ -156,31 +176,31 @@ TEST_F(CensusTest, OnlyWhoWasRenewedSinceTheCensusIsConfirmed) {
   census_.Meet({.identity = "a:1"});
   census_.OnRenewed(kOwner, After(seconds(1)));
   EXPECT_FALSE(census_.Confirms(kOwner)) << "since when is not known yet";
-  census_.OnCount(Counted(seconds(2), seconds(2)));
+  census_.OnCount(Counted(seconds(2), seconds(2)), kHere);
   census_.OnRenewed(kOwner, StoreTime{After(seconds(2)).us - 1});
   EXPECT_FALSE(census_.Confirms(kOwner));
   census_.OnRenewed(kOwner, After(seconds(2)));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), Argument(seconds(2), seconds(2) + kTtl, true));
-  EXPECT_EQ(census_.ScriptArgument({}), Argument(seconds(2), seconds(2) + kTtl));
-  census_.OnCount(Counted(seconds(2) + kTtl, seconds(2)));
+  EXPECT_EQ(Told(census_), Argument(seconds(2), seconds(2) + kTtl, true));
+  EXPECT_EQ(Told(census_, {}), Argument(seconds(2), seconds(2) + kTtl));
+  census_.OnCount(Counted(seconds(2) + kTtl, seconds(2)), kHere);
   EXPECT_FALSE(census_.Confirms(kOwner));
 }
 
 TEST_F(CensusTest, AClockThatIsSetForwardDoesNotEndItEarly) {
   census_.Meet({.identity = "a:1"});
-  census_.OnCount(Counted(seconds(1), {}));
+  census_.OnCount(Counted(seconds(1), {}), kHere);
   census_.OnClockStep(seconds(60));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), Argument(seconds(60), seconds(60) + kTtl));
-  EXPECT_EQ(census_.Next().known_since, After({})) << "as the marker has it, for those who did not see the step";
-  census_.OnCount(Counted(seconds(62), {}));
-  EXPECT_EQ(census_.ScriptArgument(kOwner), Argument(seconds(60), seconds(60) + kTtl));
+  EXPECT_EQ(Told(census_), Argument(seconds(60), seconds(60) + kTtl));
+  EXPECT_EQ(census_.Next(kHere).known_since, After({})) << "as the marker has it, for those who did not see the step";
+  census_.OnCount(Counted(seconds(62), {}), kHere);
+  EXPECT_EQ(Told(census_), Argument(seconds(60), seconds(60) + kTtl));
   census_.OnClockStep(-seconds(60));
   EXPECT_TRUE(census_.holds_off());
   EXPECT_EQ(census_.until(), After(seconds(60) + kTtl));
 }
 
 TEST_F(CensusTest, ReplicasThatAreAddedMayTakeItsGuardAway) {
-  Census census(Auto(true, 3), 1);
+  Census census = Known(Auto(true, 3), 1);
   census.Meet({.identity = "a:1", .replicas = 2});
   EXPECT_EQ(census.guard(), Guard::kConfirmed);
   census.Meet({.identity = "a:1", .replicas = 3});
@@ -190,11 +210,142 @@ TEST_F(CensusTest, ReplicasThatAreAddedMayTakeItsGuardAway) {
 }
 
 TEST_F(CensusTest, ThoseWhoKnowTellHowManyServersThereAre) {
-  Census census(Auto(true), 1);
+  Census census = Known(Auto(true), 1);
   census.Meet({.identity = "a:1", .replicas = 1});
   EXPECT_EQ(census.guard(), Guard::kNone);
   census.Servers(3);
   EXPECT_EQ(census.guard(), Guard::kConfirmed);
+}
+
+// A lease of an hour is out when all brokers are given --max-ttl 15s.
+TEST_F(CensusTest, ALongerTtlCountsUntilTheLastLeaseThatHadItIsOver) {
+  const auto ttls = std::make_shared<AssertedTtls>();
+  const HoldOffOptions shorter{.kind = Kind::kAuto, .longest_ttl = seconds(15)};
+  Census asked(shorter, 0, ttls);
+  asked.Meet({.identity = "a:1"});
+  asked.OnCount({.time = After({}),
+                 .since = StoreTime{1},
+                 .hold_off = seconds(15),
+                 .said = {{std::chrono::hours(1), {}}, {seconds(15), {}}}},
+                kHere);
+  Census other(shorter, 0, ttls);
+  other.Meet({.identity = "b:1"});
+  EXPECT_EQ(other.Next(kHere).hold_off, std::chrono::hours(1)) << "of another server, too";
+  EXPECT_EQ(other.Next(kHere + std::chrono::minutes(59)).hold_off, std::chrono::hours(1));
+  const Census::Request later = other.Next(kHere + std::chrono::minutes(61));
+  EXPECT_EQ(later.hold_off, seconds(15));
+  EXPECT_EQ(later.said.size(), 1u);
+}
+
+TEST_F(CensusTest, WhatAllBrokersSayIsWrittenAtEachServer) {
+  census_.Meet({.identity = "a:1"});
+  Census::Count count = Counted({}, {});
+  count.said = {{seconds(60), seconds(5)}};
+  census_.OnCount(count, kHere);
+  const std::vector<AssertedTtls::Assertion> said = census_.Next(kHere + seconds(1)).said;
+  EXPECT_EQ(said, (std::vector<AssertedTtls::Assertion>{{kTtl, {}}, {seconds(60), seconds(6)}}));
+}
+
+TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
+  census_.Meet({.identity = "a:1", .aof_always = true});
+  EXPECT_EQ(Told(census_), kOpen) << "nobody has judged them yet";
+  census_.OnCount(Counted(seconds(1), {}, {}), kHere);
+  EXPECT_FALSE(census_.holds_off());
+  EXPECT_EQ(census_.guard(), Guard::kNothingForgotten);
+  census_.Meet({.identity = "a:2", .aof_always = true});
+  census_.OnCount(Counted(seconds(1), {}, seconds(9)), kHere);
+  EXPECT_EQ(Told(census_), Argument({}, seconds(9)));
+  EXPECT_EQ(census_.guard(), Guard::kAlone);
+}
+
+TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {
+  Census census = Known({.kind = Kind::kIfReplicated,
+                         .longest_ttl = std::chrono::hours(1),
+                         .longest_ttl_if_replicated = kTtl});
+  EXPECT_EQ(Told(census), "0");
+  census.Meet({.identity = "a:1"});
+  EXPECT_TRUE(census.Next(kHere).complete_if.original);
+  census.OnCount(Counted({}, {}, {}), kHere);
+  EXPECT_FALSE(census.obeys());
+  EXPECT_EQ(census.longest_ttl(), std::chrono::hours(1));
+  EXPECT_EQ(census.ScriptArgument(kOwner, kHere + seconds(60)), "0");
+  census.Meet({.identity = "a:1", .replicas = 1});
+  EXPECT_TRUE(census.obeys());
+  EXPECT_EQ(census.longest_ttl(), kTtl);
+  EXPECT_EQ(Told(census), "0");
+  census.Meet({.identity = "a:2"});
+  EXPECT_EQ(Told(census), kOpen) << "it may have been replaced";
+}
+
+TEST_F(CensusTest, TheMarkerTellsThatThereWereReplicas) {
+  Census census = Known({.kind = Kind::kIfReplicated, .longest_ttl = kTtl});
+  census.Meet({.identity = "a:1"});
+  Census::Count count = Counted(seconds(1), {}, 2 * kTtl);
+  count.replicated = true;
+  census.OnCount(count, kHere);
+  EXPECT_EQ(Told(census), Argument({}, 2 * kTtl));
+  EXPECT_EQ(census.guard(), Guard::kNone);
+}
+
+TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {
+  census_.Meet({.identity = "a:1"});
+  census_.OnCount(Counted(kTtl, {}), kHere);
+  EXPECT_EQ(census_.ScriptArgument(kOwner, kHere + seconds(2)), "0");
+  const Instant late = kHere + seconds(2) + Duration(1);
+  EXPECT_EQ(census_.ScriptArgument(kOwner, late), kOpen);
+  EXPECT_TRUE(census_.HoldsOff(late));
+  EXPECT_FALSE(census_.holds_off()) << "by what was heard last";
+  census_.OnSame(kHere + seconds(1));
+  EXPECT_EQ(census_.ScriptArgument(kOwner, late), "0");
+  census_.OnSame(kHere);
+  EXPECT_FALSE(census_.IsStale(late)) << "an older answer takes nothing away";
+  EXPECT_FALSE(Census({}, 0).IsStale(late));
+}
+
+class AssertedTtlsTest : public testing::Test {
+ protected:
+  AssertedTtls ttls_;
+};
+
+TEST_F(AssertedTtlsTest, TheLongestMattersForItsOwnLength) {
+  EXPECT_EQ(ttls_.Longest(kHere), Duration::zero());
+  ttls_.Hear({seconds(60), seconds(20)}, kHere);
+  ttls_.Hear({seconds(15), {}}, kHere);
+  EXPECT_EQ(ttls_.Longest(kHere + seconds(40)), seconds(60));
+  EXPECT_EQ(ttls_.Longest(kHere + seconds(40) + AssertedTtls::kLater), Duration::zero());
+  ttls_.Hear({seconds(15), {}}, kHere + seconds(40));
+  EXPECT_EQ(ttls_.Longest(kHere + seconds(51)), seconds(15));
+}
+
+TEST_F(AssertedTtlsTest, ALongerAndLaterOneStandsForTheOthers) {
+  ttls_.Hear({seconds(15), seconds(3)}, kHere);
+  ttls_.Hear({seconds(60), {}}, kHere);
+  ttls_.Hear({seconds(30), seconds(3)}, kHere);
+  EXPECT_EQ(ttls_.All(kHere), (std::vector<AssertedTtls::Assertion>{{seconds(60), {}}}));
+  ttls_.Hear({seconds(-1), {}}, kHere);
+  ttls_.Hear({seconds(5), seconds(600)}, kHere);
+  EXPECT_EQ(ttls_.All(kHere).size(), 1u);
+}
+
+// Brokers that read what the others have read would else say for ever what nobody says any more.
+TEST_F(AssertedTtlsTest, AnEchoDoesNotMakeItYounger) {
+  ttls_.Hear({seconds(60), {}}, kHere);
+  for (int i = 1; i <= 100; ++i) {
+    const Instant now = kHere + i * std::chrono::milliseconds(100);
+    AssertedTtls::Assertion echo = ttls_.All(now).front();
+    echo.age -= std::chrono::milliseconds(900);
+    ttls_.Hear(echo, now);
+  }
+  EXPECT_EQ(ttls_.All(kHere + seconds(10)).front().age, seconds(10));
+}
+
+TEST_F(AssertedTtlsTest, AsText) {
+  const std::vector<AssertedTtls::Assertion> all{{seconds(60), seconds(1)}, {seconds(15), {}}};
+  EXPECT_EQ(AssertedTtls::Text(all), "60000:1000,15000:0");
+  EXPECT_EQ(AssertedTtls::Parse("60000:1000,15000:0"), all);
+  EXPECT_TRUE(AssertedTtls::Parse("").empty());
+  EXPECT_TRUE(AssertedTtls::Parse("60000:1000,x").empty());
+  EXPECT_EQ(AssertedTtls::Text({}), "");
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t kSeedStep = 1000;  // so that no two links of a store share their jitter
 constexpr core::Duration kIdle = std::chrono::seconds(10);
-// How long a primary goes on that has lost touch with most others, when it does not tell its node-timeout: by default,
-// and a turn of its timer.
+// When a node does not tell it. A primary that has lost touch with most others goes on for up to 1.5 of it, since it
+// pings each of them after half of it and counts from there; and for a turn of its timer.
 constexpr core::Duration kUsualNodeTimeout = std::chrono::seconds(15);
 constexpr core::Duration kTurn = std::chrono::seconds(1);
 // Whom a seed that does not answer must not keep from being asked: the nodes that are up.
@@ -123,7 +123,8 @@ void ClusterNodes::Add(NodeNumber number) {
   auto member = std::make_unique<Member>(this, number);
   member->address = map_.nodes()[number]->address;
   member->later = has_map_;
-  member->node = std::make_unique<ServerNode>(network_, member->address, OptionsOf(number), member.get());
+  member->node = std::make_unique<ServerNode>(network_, member->address, OptionsOf(number), member.get(),
+                                              std::vector<const lua::ScriptSource*>{}, ttls_);
   member->node->Place({});
   if (member->later) member->node->AwaitOthers();
   members_[number] = std::move(member);
@@ -136,7 +137,7 @@ StoreOptions ClusterNodes::OptionsOf(NodeNumber number) {
   options.url.seeds.clear();
   options.url.address = map_.nodes()[number]->address;
   options.seed = (options_.seed + 1) * kSeedStep + number;
-  options.locks.hold_off.unguarded = node_timeout_.value_or(kUsualNodeTimeout) + kTurn;
+  options.locks.hold_off.unguarded = node_timeout_.value_or(kUsualNodeTimeout) * 3 / 2 + kTurn;
   options.on_warning = [this](const std::string& text) { Warn(text); };
   if (options_.on_node_status) {
     options.on_node_status = [this, number](const NodeStatus& status) { TellStatus(number, status); };

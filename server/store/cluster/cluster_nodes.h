@@ -117,6 +117,7 @@ class ClusterNodes {
   bool started_ = false;
   bool has_map_ = false;
   SlotMap map_;
+  const std::shared_ptr<AssertedTtls> ttls_ = std::make_shared<AssertedTtls>();
   MapRefresh refresh_;
   std::vector<std::unique_ptr<Member>> members_;  // by number; null where there is none
   std::vector<std::unique_ptr<Member>> ended_;    // destroyed by timer_, outside of their own callbacks

@@ -2,6 +2,7 @@
 #include "store/redis/census.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "store/redis/wire_value.h"
 #include "store/text.h"
@@ -9,12 +10,16 @@
 namespace distlock::store {
 
 using core::Duration;
+using core::Instant;
 using core::StoreTime;
 
 namespace {
 
 // As scripts are told of an end that is not known: no clock shows it.
 constexpr int64_t kOpenEnd = 9'007'199'254'740'991;
+
+// Behind max-lag: a server counts the lag of its replicas in whole seconds, and looks at it once a second.
+constexpr Duration kLagIsNoticed = std::chrono::seconds(2);
 
 // Any two sets of so many replicas, each with its primary, share a server.
 bool IsMajority(int replicas, int servers) { return replicas > 0 && 2 * (1 + replicas) > servers; }
@@ -23,15 +28,28 @@ int64_t Us(Duration duration) { return std::chrono::ceil<std::chrono::microsecon
 
 }  // namespace
 
+Census::Census(const HoldOffOptions& options, int wait_replicas, std::shared_ptr<AssertedTtls> ttls)
+    : options_(options),
+      wait_replicas_(wait_replicas),
+      ttls_(ttls != nullptr ? std::move(ttls) : std::make_shared<AssertedTtls>()),
+      state_(on() ? State::kOpen : State::kNone) {}
+
+Duration Census::longest_ttl() const {
+  const bool is_shorter =
+      waits_for_replicas() && replicated_ && options_.longest_ttl_if_replicated > Duration::zero();
+  return is_shorter ? std::min(options_.longest_ttl, options_.longest_ttl_if_replicated) : options_.longest_ttl;
+}
+
 void Census::Meet(const CensusFacts& facts) {
   if (facts.identity != facts_.identity) {
     since_ = {};
-    step_ = {};
+    known_hold_off_ = step_ = {};
     counted_ = replicas_confirmed_ = false;
     state_ = State::kOpen;
     confirmed_.clear();
   }
   facts_ = facts;
+  replicated_ = replicated_ || facts.promoted || facts.replicas > 0;
   servers_ = std::max({servers_, 1 + facts.replicas, options_.nodes});
   Judge();
 }
@@ -43,12 +61,11 @@ void Census::Servers(int count) {
 }
 
 void Census::Judge() {
+  const bool can_fail_over = options_.can_fail_over || replicated_;
   // What a promoted server sees may not be all there is: the others join it later.
-  const bool all_known = !options_.can_fail_over || options_.nodes > 0 || told_servers_;
+  const bool all_known = !can_fail_over || options_.nodes > 0 || told_servers_;
   needs_replicas_ = all_known && IsMajority(wait_replicas_, servers_);
-  if (facts_.aof_always && !facts_.promoted) {
-    guard_ = Guard::kNothingForgotten;
-  } else if (servers_ == 1 && !options_.can_fail_over) {
+  if (servers_ == 1 && !can_fail_over) {
     guard_ = Guard::kAlone;
   } else if (needs_replicas_) {
     guard_ = Guard::kConfirmed;
@@ -59,35 +76,57 @@ void Census::Judge() {
   }
 }
 
-Duration Census::HoldOff() const {
-  if (options_.kind == HoldOffOptions::Kind::kFixed) return options_.fixed;
-  switch (guard_) {
-    case Guard::kNothingForgotten:
-      return Duration::zero();
-    case Guard::kAlone:
-    case Guard::kConfirmed:
-      return options_.longest_ttl;
-    case Guard::kMinReplicas:
-      return options_.longest_ttl + facts_.max_lag + std::chrono::seconds(1);
-    case Guard::kNone:
-      return options_.longest_ttl + options_.unguarded;
-  }
-  return options_.longest_ttl;
+Census::Guard Census::guard() const {
+  return complete_if().beating && state_ != State::kCounted ? Guard::kNothingForgotten : guard_;
 }
 
-Census::Request Census::Next() const {
+Census::CompleteIf Census::complete_if() const {
+  const bool is_fixed = options_.kind == HoldOffOptions::Kind::kFixed;
+  return {.beating = facts_.aof_always && !facts_.promoted && !is_fixed, .original = waits_for_replicas()};
+}
+
+Duration Census::HoldOff(Instant now) const {
+  if (options_.kind == HoldOffOptions::Kind::kFixed) return options_.fixed;
+  const Duration longest = std::max(longest_ttl(), ttls_->Longest(now));
+  switch (guard_) {
+    case Guard::kNothingForgotten:
+    case Guard::kAlone:
+    case Guard::kConfirmed:
+      break;
+    case Guard::kMinReplicas:
+      return longest + facts_.max_lag + kLagIsNoticed;
+    case Guard::kNone:
+      return longest + options_.unguarded;
+  }
+  return longest;
+}
+
+Census::Request Census::Next(Instant now) const {
+  std::vector<AssertedTtls::Assertion> said = ttls_->All(now);
+  said.insert(said.begin(), {longest_ttl(), Duration::zero()});
   // In two steps: the replica that confirms may have begun to follow after the first census was written.
   return {.identity = facts_.identity,
           .known_since = since_.us > 0 ? StoreTime{since_.us - Us(step_)} : StoreTime{},
           .confirm = !AwaitsReplicas(),
-          .hold_off = HoldOff(),
-          .longest_ttl = options_.longest_ttl};
+          .hold_off = HoldOff(now),
+          .longest_ttl = longest_ttl(),
+          .known_hold_off = known_hold_off_,
+          .complete_if = complete_if(),
+          .started = facts_.started,
+          .promoted = facts_.promoted,
+          .has_replicas = facts_.replicas > 0,
+          .said = std::move(said)};
 }
 
-void Census::OnCount(const Count& count) {
+void Census::OnCount(const Count& count, Instant now) {
   counted_ = true;
+  for (const AssertedTtls::Assertion& one : count.said) ttls_->Hear(one, now);
+  if (count.replicated && !std::exchange(replicated_, true)) Judge();
   if (count.since.us > 0) since_ = StoreTime{count.since.us + Us(step_)};
-  const Duration hold_off = std::max(HoldOff(), count.hold_off);
+  known_hold_off_ = count.hold_off;
+  // What may be missing in data that need not be incomplete was judged once, and marked.
+  const bool is_judged = complete_if() != CompleteIf{};
+  const Duration hold_off = is_judged ? count.hold_off : std::max(HoldOff(now), count.hold_off);
   if (hold_off == Duration::zero()) {
     state_ = State::kNone;
   } else if (since_.us == 0) {
@@ -98,6 +137,8 @@ void Census::OnCount(const Count& count) {
   }
   if (state_ == State::kNone) confirmed_.clear();
 }
+
+void Census::OnSame(Instant asked) { same_ = std::max(same_, asked); }
 
 void Census::OnReplicas(int confirmed) {
   if (counted_ && confirmed >= wait_replicas_) replicas_confirmed_ = true;
@@ -115,19 +156,14 @@ void Census::OnRenewed(const core::OwnerId& owner, StoreTime time) {
   if (state_ == State::kCounted && time >= since_) confirmed_.insert(owner);
 }
 
-std::string Census::ScriptArgument(const core::OwnerId& owner) const {
-  switch (state_) {
-    case State::kNone:
-      break;
-    case State::kOpen:
-      return Cat(kOpenEnd, ";", kOpenEnd, ";0");
-    case State::kCounted:
-      return Cat(since_.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
-  }
-  return "0";
+std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now) const {
+  if (!HoldsOff(now)) return "0";
+  if (state_ != State::kCounted || IsStale(now)) return Cat(kOpenEnd, ";", kOpenEnd, ";0");
+  return Cat(since_.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
 }
 
 Duration Census::Left(StoreTime now) const {
+  if (!obeys()) return Duration::zero();
   switch (state_) {
     case State::kNone:
       break;

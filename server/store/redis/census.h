@@ -3,15 +3,19 @@
 // The hold-off of one server: after a restart or a promotion it may have forgotten locks whose holders still believe,
 // so nobody is newly granted one until the last such belief has ended. README.md argues why that is enough. Pure.
 //
-// All StoreTimes are of that server's clock. Thread: the loop's. A value.
+// All StoreTimes are of that server's clock, all Instants of the broker's. Thread: the loop's, and that of whoever has
+// the turn. A value.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "core/types.h"
+#include "store/redis/asserted_ttls.h"
 #include "store/store_options.h"
 
 namespace distlock::store {
@@ -22,6 +26,7 @@ inline constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
 // What a server says of itself.
 struct CensusFacts {
   std::string identity;      // of its data: another one after each restart and each promotion; never ""
+  core::StoreTime started;   // when its process began, to the second; us = 0: not known
   int replicas = 0;          // that follow it now
   int min_replicas = 0;      // fewer, and it refuses to write
   core::Duration max_lag{};  // a replica that was silent for longer is not counted for min_replicas
@@ -39,14 +44,26 @@ class Census {
     kMinReplicas,       // a server without most of the others refuses to write
     kNone,              // nothing does: best effort
   };
+  // When the data of a server that nobody has judged yet are taken for complete. A set.
+  struct CompleteIf {
+    bool beating = false;   // every write was kept, as far as the heartbeat shows
+    bool original = false;  // they are no copy of another server's data
+    bool operator==(const CompleteIf&) const = default;
+  };
 
   // The arguments of census.lua.
   struct Request {
     std::string identity;
     core::StoreTime known_since;  // us = 0: not known
     bool confirm = false;
-    core::Duration hold_off{};
+    core::Duration hold_off{};  // when the data may be incomplete
     core::Duration longest_ttl{};
+    core::Duration known_hold_off{};  // with known_since
+    CompleteIf complete_if;
+    core::StoreTime started;
+    bool promoted = false;
+    bool has_replicas = false;
+    std::vector<AssertedTtls::Assertion> said;
   };
   // Its answer.
   struct Count {
@@ -54,21 +71,42 @@ class Census {
     core::StoreTime since;  // us = 0: still open
     core::Duration hold_off{};
     core::Duration longest_ttl{};
+    bool replicated = false;
+    std::vector<AssertedTtls::Assertion> said;
   };
 
-  Census(const HoldOffOptions& options, int wait_replicas)
-      : options_(options), wait_replicas_(wait_replicas), state_(on() ? State::kOpen : State::kNone) {}
+  // What is known of a server is trusted for so long: it may have been replaced, and be back with older data, while the
+  // connection to it stayed and this process stood still.
+  static constexpr core::Duration kKnowledgeLasts = std::chrono::seconds(2);
 
+  // `ttls`: what all servers of the store have told; null: what this one does.
+  Census(const HoldOffOptions& options, int wait_replicas, std::shared_ptr<AssertedTtls> ttls = nullptr);
+
+  // Censuses are taken.
   bool on() const { return options_.kind != HoldOffOptions::Kind::kOff; }
+  // A hold-off that is found is obeyed.
+  bool obeys() const { return on() && (!waits_for_replicas() || replicated_); }
+  // It is not obeyed before the server is known to be replicated.
+  bool waits_for_replicas() const { return options_.kind == HoldOffOptions::Kind::kIfReplicated; }
+  // It has, or had, replicas.
+  bool replicated() const { return replicated_; }
+  // Of the leases that this broker grants now.
+  core::Duration longest_ttl() const;
 
   // What the server says now; at least once before Next. With another identity all that was known is forgotten.
   // REQUIRES: on().
   void Meet(const CensusFacts& facts);
   // So many servers there are, by those who know (sentinels): the largest number ever told counts.
   void Servers(int count);
-  Request Next() const;
+  Request Next(core::Instant now) const;
   // The answer to Next.
-  void OnCount(const Count& count);
+  void OnCount(const Count& count, core::Instant now);
+  // The server was asked at `asked`, and has answered that its data are still those of the identity.
+  void OnSame(core::Instant asked);
+  // A lease is written with this ttl, which may be older than the longest that this broker grants now.
+  void OnTtl(core::Duration ttl, core::Instant now) {
+    if (on() && ttl > longest_ttl()) ttls_->Hear({ttl, {}}, now);
+  }
   // Replicas that have confirmed what was written before, the last answered Next included.
   void OnReplicas(int confirmed);
   // Whether OnReplicas has to be told before the hold-off can be counted.
@@ -78,13 +116,17 @@ class Census {
   // This server has renewed, at `time`, a lease that this broker keeps, and that was EXCLUSIVE ever since.
   void OnRenewed(const core::OwnerId& owner, core::StoreTime time);
 
+  // By what was heard last, nobody new is granted a lock.
+  bool holds_off() const { return obeys() && state_ != State::kNone; }
+  // What was heard last is too old to be trusted.
+  bool IsStale(core::Instant now) const { return obeys() && now - same_ > kKnowledgeLasts; }
   // Scripts are told so: nobody new is granted a lock.
-  bool holds_off() const { return state_ != State::kNone; }
+  bool HoldsOff(core::Instant now) const { return holds_off() || IsStale(now); }
   // The argument `hold_off` of a script that is called for `owner`.
-  std::string ScriptArgument(const core::OwnerId& owner) const;
+  std::string ScriptArgument(const core::OwnerId& owner, core::Instant now) const;
   bool Confirms(const core::OwnerId& owner) const { return confirmed_.contains(owner); }
 
-  Guard guard() const { return guard_; }
+  Guard guard() const;
   // Zero without a hold-off, Duration::max() while its end is not known.
   core::Duration Left(core::StoreTime now) const;
   // The end by the server's clock; us = 0: there is no hold-off, or its end is not known.
@@ -94,23 +136,29 @@ class Census {
   enum class State { kNone, kOpen, kCounted };
 
   void Judge();
-  core::Duration HoldOff() const;
+  CompleteIf complete_if() const;
+  // When the data may be incomplete.
+  core::Duration HoldOff(core::Instant now) const;
 
   // Const after construction.
   HoldOffOptions options_;
   int wait_replicas_;
+  std::shared_ptr<AssertedTtls> ttls_;
 
   CensusFacts facts_;
   int servers_ = 0;  // the most that were seen or told
   bool told_servers_ = false;
-  Guard guard_ = Guard::kNone;
+  bool replicated_ = false;
+  Guard guard_ = Guard::kNone;  // if the data may be incomplete
   bool needs_replicas_ = false;
   bool counted_ = false;             // the marker was written
   bool replicas_confirmed_ = false;  // of a marker that was written before
   State state_;
-  core::StoreTime since_;  // us = 0: not known
-  core::Duration step_{};  // by which since_ was moved, since the server's clock was set
+  core::StoreTime since_;           // us = 0: not known
+  core::Duration known_hold_off_{};  // the longest that was marked, since since_
+  core::Duration step_{};           // by which since_ was moved, since the server's clock was set
   core::StoreTime until_;
+  core::Instant same_{};  // when the server was asked last of those that it answered
   absl::flat_hash_set<core::OwnerId> confirmed_;  // during the hold-off only
 };
 

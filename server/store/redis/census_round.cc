@@ -40,26 +40,47 @@ ReplicaStatus ReadReplica(std::string_view text) {
 std::optional<Census::Count> ReadCount(const redisReply& raw) {
   const ReplyArray reply(raw);
   const auto time = Number(reply, 1), since = Number(reply, 2), hold_off = Number(reply, 3), ttl = Number(reply, 4);
-  if (reply.size() != 5 || reply.Integer(0) != kCensused || !time || !since || !hold_off || !ttl) return std::nullopt;
-  return Census::Count{AsStoreTime(*time), AsStoreTime(*since), FromMs(*hold_off), FromMs(*ttl)};
+  const auto replicated = Number(reply, 5);
+  const auto said = reply.String(6);
+  if (reply.size() != 7 || reply.Integer(0) != kCensused || !time || !since || !hold_off || !ttl || !replicated ||
+      !said) {
+    return std::nullopt;
+  }
+  return Census::Count{.time = AsStoreTime(*time),
+                       .since = AsStoreTime(*since),
+                       .hold_off = FromMs(*hold_off),
+                       .longest_ttl = FromMs(*ttl),
+                       .replicated = *replicated != 0,
+                       .said = AssertedTtls::Parse(*said)};
 }
+
+std::string_view CompleteIfText(Census::CompleteIf complete) {
+  if (complete.beating) return complete.original ? "beating original" : "beating";
+  return complete.original ? "original" : "never";
+}
+
+std::string MsOrZero(core::Duration time) { return time == core::Duration::zero() ? "0" : Cat(CeilMs(time)); }
 
 }  // namespace
 
 CensusRound::CensusRound(CommandSender* sender, ScriptCaller* scripts, const std::shared_ptr<Timers>& timers,
-                         const StoreOptions& options, Owner* owner)
+                         const StoreOptions& options, std::shared_ptr<AssertedTtls> ttls, Owner* owner)
     : sender_(sender),
       scripts_(scripts),
       owner_(owner),
+      timers_(timers),
       wait_replicas_(options.wait_replicas),
       wait_timeout_(options.wait_timeout),
+      warns_of_ttl_(options.locks.hold_off.longest_ttl_if_replicated == core::Duration::zero()),
       marker_(Keys(options.locks.key_prefix).Marker()),
-      census_(options.locks.hold_off, options.wait_replicas),
-      timer_(timers->Make([this] { Ask(); })) {}
+      heartbeat_(Keys(options.locks.key_prefix).Heartbeat()),
+      census_(options.locks.hold_off, options.wait_replicas, std::move(ttls)),
+      timer_(timers->Make([this] { OnTimer(); })) {}
 
-void CensusRound::Begin(const ServerIdentity& server) {
+void CensusRound::Begin(const ServerIdentity& server, core::StoreTime started) {
   ++connection_;
   server_ = server;
+  started_ = started;
   ready_ = false;
   Ask();
 }
@@ -75,11 +96,19 @@ CommandSender::Done CensusRound::InRound(std::function<void(const Answer&)> hand
   };
 }
 
+void CensusRound::OnTimer() {
+  if (!under_way_) return Ask();
+  timer_->Start(kEvery);
+  AskReplication([](const redisReply&) {});
+  sender_->Flush();
+}
+
 void CensusRound::Ask() {
+  timer_->Start(kEvery);
+  under_way_ = true;
   facts_ = {};
   appends_ = false;
-  sender_->Send(MakeCommand({"INFO", "replication"}),
-                InRound([this](const Answer& answer) { ReadReplication(*answer.reply); }));
+  AskReplication([this](const redisReply& reply) { ReadReplication(reply); });
   sender_->Send(MakeCommand({"CONFIG", "GET", "min-replicas-*"}),
                 InRound([this](const Answer& answer) { ReadConfig(*answer.reply); }));
   sender_->Send(MakeCommand({"CONFIG", "GET", "append*"}), InRound([this](const Answer& answer) {
@@ -89,15 +118,38 @@ void CensusRound::Ask() {
   sender_->Flush();
 }
 
-void CensusRound::ReadReplication(const redisReply& reply) {
-  if (IsError(reply)) return owner_->OnCensusRefused(Cat("INFO: ", Text(reply)));
-  const ServerInfo info(Text(reply));
-  const std::string_view role = info.Get("role");
-  if (role != "master") return owner_->OnServerLeft(Cat("its role is now '", role, "'"));
-  if (const auto replid = info.Get("master_replid"); replid != server_.replid) {
-    return owner_->OnServerLeft("it was a replica meanwhile, and may have forgotten locks");
+void CensusRound::AskReplication(std::function<void(const redisReply&)> then) {
+  sender_->Send(MakeCommand({"INFO", "replication"}), InRound([this, then = std::move(then)](const Answer& answer) {
+                  if (IsSame(answer)) then(*answer.reply);
+                }));
+}
+
+bool CensusRound::IsSame(const Answer& answer) {
+  if (IsError(*answer.reply)) {
+    owner_->OnCensusRefused(Cat("INFO: ", Text(*answer.reply)));
+    return false;
   }
+  const ServerInfo info(Text(*answer.reply));
+  const std::string_view role = info.Get("role");
+  if (role != "master") {
+    owner_->OnServerLeft(Cat("its role is now '", role, "'"));
+    return false;
+  }
+  if (const auto replid = info.Get("master_replid"); replid != server_.replid) {
+    owner_->OnServerLeft("it was a replica meanwhile, and may have forgotten locks");
+    return false;
+  }
+  const core::Instant now = timers_->Now();
+  const bool was_stale = census_.IsStale(now);
+  census_.OnSame(answer.sent);
+  if (was_stale && ready_ && !census_.IsStale(now)) owner_->OnHoldOffChanged();
+  return true;
+}
+
+void CensusRound::ReadReplication(const redisReply& reply) {
+  const ServerInfo info(Text(reply));
   facts_.identity = server_.DataIdentity();
+  facts_.started = started_;
   facts_.replicas = IntOf(info.Get("connected_slaves"));
   const auto second = info.Get("second_repl_offset");
   facts_.promoted = !second.empty() && second != "-1";
@@ -125,7 +177,7 @@ void CensusRound::Judge() {
   if (facts_.identity.empty()) return EndRound();
   facts_.aof_always = facts_.aof_always && appends_;
   census_.Meet(facts_);
-  if (census_.guard() == Census::Guard::kNone) {
+  if (census_.obeys() && census_.guard() == Census::Guard::kNone) {
     Warn(
         "a failover may give a lock to a second holder while the primary that was cut off goes on: nothing makes most "
         "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write");
@@ -134,12 +186,13 @@ void CensusRound::Judge() {
 }
 
 void CensusRound::Count() {
-  const Census::Request request = census_.Next();
+  const Census::Request request = census_.Next(timers_->Now());
   CommandBuilder call;
-  call.Arg("EVALSHA").Arg(lua::kCensus.sha1).Arg("1").Arg(marker_);
+  call.Arg("EVALSHA").Arg(lua::kCensus.sha1).Arg("2").Arg(marker_).Arg(heartbeat_);
   call.Arg(request.identity).Arg(Cat(request.known_since.us)).Arg(request.confirm ? "1" : "0");
-  call.Arg(CeilMs(kMarkerLives)).Arg(request.hold_off == core::Duration::zero() ? "0" : Cat(CeilMs(request.hold_off)));
-  call.Arg(CeilMs(request.longest_ttl));
+  call.Arg(CeilMs(kMarkerLives)).Arg(MsOrZero(request.hold_off)).Arg(CeilMs(request.longest_ttl));
+  call.Arg(MsOrZero(request.known_hold_off)).Arg(CompleteIfText(request.complete_if)).Arg(Cat(request.started.us));
+  call.Arg(request.promoted ? "promoted" : request.has_replicas ? "copied" : "").Arg(AssertedTtls::Text(request.said));
   scripts_->Call(lua::kCensus, std::move(call).Build(),
                  InRound([this, own = request.longest_ttl](const Answer& answer) { OnCounted(own, answer); }));
   sender_->Flush();
@@ -156,9 +209,23 @@ void CensusRound::OnCounted(core::Duration own_longest, const Answer& answer) {
     Warn(Cat("a broker of this store has leases of up to ", CeilMs(count->longest_ttl), " ms, this one of up to ",
              CeilMs(own_longest), " ms: give all brokers the same --max-ttl"));
   }
-  census_.OnCount(*count);
+  census_.OnCount(*count, timers_->Now());
+  TellReplicated();
   if (census_.AwaitsReplicas()) Confirm();
   EndRound();
+}
+
+void CensusRound::TellReplicated() {
+  if (!census_.waits_for_replicas() || !census_.replicated() || std::exchange(told_replicated_, true)) return;
+  const auto seconds = [](core::Duration time) { return Cat(CeilMs(time) / 1000, " s"); };
+  Warn(Cat("the server has, or had, replicas, so a failover behind its address may forget locks: from now on nobody is "
+           "newly granted a lock for a while after each failover or restart (--failover-hold-off auto); ",
+           warns_of_ttl_ ? Cat("--max-ttl makes that ", seconds(census_.longest_ttl()),
+                               " and more: set it as low as your longest ttl")
+                         : Cat("the longest ttl of a request is ", seconds(census_.longest_ttl()),
+                               " from now on (--max-ttl)"),
+           "; sentinels or --wait-replicas make a failover safe"));
+  owner_->OnReplicated();
 }
 
 void CensusRound::Warn(const std::string& warning) {
@@ -181,8 +248,8 @@ void CensusRound::Confirm() {
 }
 
 void CensusRound::EndRound() {
-  timer_->Start(kEvery);
-  std::string argument = census_.ScriptArgument({});
+  under_way_ = false;
+  std::string argument = census_.ScriptArgument({}, timers_->Now());
   const bool changed = std::exchange(last_argument_, argument) != argument;
   if (!std::exchange(ready_, true)) return owner_->OnCensusReady();
   if (changed) owner_->OnHoldOffChanged();

@@ -2,6 +2,8 @@
 //
 // Takes the census of one server, at each preparation and then every second: asks who the server is and what its
 // replicas do, writes the marker, has the replicas confirm it where that counts, and keeps the hold-off that follows.
+// While the answers of a census are late, who the server is is asked every second all the same, so that a store which is
+// only slow does not make what is known too old.
 //
 // Thread: the loop's. Ownership: the sender, caller and timers outlive it.
 #pragma once
@@ -38,22 +40,29 @@ class CensusRound {
     virtual void OnServerLeft(const std::string& cause) = 0;
     virtual void OnCensusRefused(const std::string& cause) = 0;
     virtual void OnCensusWarning(const std::string& warning) = 0;
+    // The server has, or had, replicas, which is new.
+    virtual void OnReplicated() = 0;
   };
   // Asks the replicas to confirm all that was sent before, and tells how many have. Replaces a plain WAIT.
   using AskReplicas = std::function<void(std::function<void(int confirmed)> done)>;
 
+  // `ttls` as of Census.
   CensusRound(CommandSender* sender, ScriptCaller* scripts, const std::shared_ptr<Timers>& timers,
-              const StoreOptions& options, Owner* owner);
+              const StoreOptions& options, std::shared_ptr<AssertedTtls> ttls, Owner* owner);
 
   void AskReplicasBy(AskReplicas ask) { ask_replicas_ = std::move(ask); }
 
-  // The connection is ready to be used, and leads to `server`. OnCensusReady follows, later, unless Stop comes first.
+  // The connection is ready to be used, and leads to `server`, whose process began at `started` (us = 0: not known).
+  // OnCensusReady follows, later, unless Stop comes first.
   // REQUIRES: on().
-  void Begin(const ServerIdentity& server);
+  void Begin(const ServerIdentity& server, core::StoreTime started);
   // The connection has ended.
   void Stop();
-  // The marker is this key from the next census on.
-  void MarkAt(std::string marker) { marker_ = std::move(marker); }
+  // The marker and the heartbeat are these keys from the next census on.
+  void MarkAt(std::string marker, std::string heartbeat) {
+    marker_ = std::move(marker);
+    heartbeat_ = std::move(heartbeat);
+  }
   // So many servers there are, by those who know.
   void Servers(int count) { census_.Servers(count); }
 
@@ -62,17 +71,26 @@ class CensusRound {
   const std::vector<ReplicaStatus>& replicas() const { return replicas_; }
 
   void OnClockStep(core::Duration by) { census_.OnClockStep(by); }
+  // A lease is written with this ttl. It may be longer than what this broker grants now.
+  void OnTtl(core::Duration ttl) { census_.OnTtl(ttl, timers_->Now()); }
   // A script has answered, at `time`.
   void OnRenewed(const SentCommand& sent, const core::RenewDoneBatch& done, core::StoreTime time);
 
  private:
+  void OnTimer();
   void Ask();
+  // Asks who the server is.
+  void AskReplication(std::function<void(const redisReply&)> then);
+  // False: it is not the server that was prepared, or does not say.
+  bool IsSame(const Answer& answer);
   // Each takes one answer of the round under way.
   void ReadReplication(const redisReply& reply);
   void ReadConfig(const redisReply& reply);
   void Judge();
   void Count();
   void OnCounted(core::Duration own_longest, const Answer& answer);
+  // Once.
+  void TellReplicated();
   // Each text once.
   void Warn(const std::string& warning);
   void Confirm();
@@ -84,15 +102,21 @@ class CensusRound {
   CommandSender* const sender_;
   ScriptCaller* const scripts_;
   Owner* const owner_;
+  const std::shared_ptr<Timers> timers_;
   const int wait_replicas_;
   const core::Duration wait_timeout_;
+  const bool warns_of_ttl_;  // the longest ttl stays what it is when the server turns out to be replicated
 
   std::string marker_;
+  std::string heartbeat_;
   Census census_;
   AskReplicas ask_replicas_;
   uint64_t connection_ = 0;  // counts Begin and Stop
   bool ready_ = false;       // OnCensusReady was called
+  bool under_way_ = false;   // a round
+  bool told_replicated_ = false;
   ServerIdentity server_;
+  core::StoreTime started_;
   CensusFacts facts_;  // of the round under way
   std::vector<ReplicaStatus> replicas_;
   bool appends_ = false;

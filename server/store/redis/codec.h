@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The border between core types and RESP: StoreCommands become EVALSHA calls, script replies become StoreReply, notices
-// and LockView. No RESP passes beyond it. lua/README.md is the contract with the scripts. Pure. Thread: any, but
-// TrustPublish runs alone.
+// and LockView. No RESP passes beyond it. lua/README.md is the contract with the scripts. Pure, but for the clock of
+// Obey. Thread: any, but TrustPublish runs alone.
 //
 // A malformed reply decodes to StoreUnknown: the command may have run. So does an error, unless it proves that nothing
 // has changed; then it decodes to StoreFailed.
@@ -23,6 +23,7 @@
 #include "store/redis/command_sender.h"
 #include "store/redis/keys.h"
 #include "store/redis/server_clock.h"
+#include "store/redis/transport.h"
 #include "store/store.h"
 #include "store/store_options.h"
 
@@ -81,9 +82,12 @@ class Codec {
   void TrustPublish(bool trust);
   bool trusts_publish() const { return trusts_publish_; }
 
-  // Whose hold-off scripts are told of; null: none. Outlives the codec.
-  void Obey(const Census* census) { census_ = census; }
-  bool holds_off() const { return census_ != nullptr && census_->holds_off(); }
+  // Whose hold-off scripts are told of, and the time by which that is trusted; null: none. Both outlive the codec.
+  void Obey(const Census* census, const Timers* timers) {
+    census_ = census;
+    timers_ = timers;
+  }
+  bool holds_off() const { return census_ != nullptr && census_->obeys() && census_->HoldsOff(timers_->Now()); }
 
   // `least_token`: of whom this command hands a lock to, instead of the server's clock, and without a hold-off; 0: none
   // is given.
@@ -120,6 +124,7 @@ class Codec {
   Keys keys_;
 
   const Census* census_ = nullptr;
+  const Timers* timers_ = nullptr;  // with census_
   std::string channel_tag_;
   bool trusts_publish_ = true;
   std::string common_;  // the argument of batch.lua that is the same for all items

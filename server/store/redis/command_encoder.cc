@@ -25,13 +25,14 @@ struct Encoder {
   const ServerClock& clock;
   const Keys& keys;
   bool trusts_publish;
-  const Census* census;
+  const Census* census;  // null: none is obeyed
+  core::Instant now;     // with census
   std::string_view channel_tag;
   uint64_t least_token;
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
     if (least_token != 0) return Cat("t", least_token);
-    return census == nullptr ? "0" : census->ScriptArgument(owner);
+    return census == nullptr ? "0" : census->ScriptArgument(owner, now);
   }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
   // Only where it is a shard's.
@@ -251,13 +252,15 @@ Codec::Codec(LockOptions options, const ServerClock& clock)
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, channel_tag_, 0};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, {}, channel_tag_, 0};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) const {
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_, least_token}, command);
+  const Census* const census = census_ != nullptr && census_->obeys() ? census_ : nullptr;
+  const core::Instant now = census == nullptr ? core::Instant{} : timers_->Now();
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census, now, channel_tag_, least_token}, command);
 }
 
 core::Duration Codec::TokenKeep(const core::LockName& name) const { return TokenKeepOf(options_, name); }

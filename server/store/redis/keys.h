@@ -28,6 +28,10 @@ class Keys {
   // Since when the server's data are known to have been complete. `tag`, braces included, puts the key into a slot of a
   // Cluster's node; "" where there are no slots.
   std::string Marker(std::string_view tag = "") const { return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "m"); }
+  // When a broker was last here, and what is known of the server whatever became of it. `tag` as of Marker.
+  std::string Heartbeat(std::string_view tag = "") const {
+    return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "beat");
+  }
   // Which shape the keys have: schema.h. `tag` as of Marker.
   std::string Schema(std::string_view tag = "") const {
     return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "schema");

@@ -66,6 +66,13 @@ void ReadProbe(Progress& progress, const redisReply& raw) {
   progress.no_shard_channels = std::string(why);
 }
 
+core::StoreTime StartOf(const ServerInfo& info, core::StoreTime now) {
+  constexpr int64_t kSecond = 1'000'000;
+  const auto uptime = ParseNumber(info.Get("uptime_in_seconds"));
+  if (!uptime || *uptime >= static_cast<uint64_t>(now.us / kSecond)) return {};
+  return {(now.us / kSecond - static_cast<int64_t>(*uptime)) * kSecond};
+}
+
 void Finish(Progress& progress, const Answer& answer) {
   if (answer.kind != Answer::Kind::kReply) return;
   const auto done = std::exchange(progress.done, nullptr);
@@ -77,8 +84,8 @@ void Finish(Progress& progress, const Answer& answer) {
     if (IsError(*answer.reply)) return done(Refused("TIME", *answer.reply));
     const auto time = ReadTime(*answer.reply);
     if (!time.ok()) return done(time.status());
-    return done(Prepared{*time, answer.sent, answer.received, IdentityOf(info), progress.listeners,
-                         std::move(progress.no_shard_channels), std::move(fitness.warnings)});
+    return done(Prepared{*time, answer.sent, answer.received, IdentityOf(info), StartOf(info, *time),
+                         progress.listeners, std::move(progress.no_shard_channels), std::move(fitness.warnings)});
   }
   if (progress.trouble.ok()) progress.trouble = absl::UnavailableError("the server's answer to INFO is empty");
   done(progress.trouble);

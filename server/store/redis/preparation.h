@@ -22,6 +22,7 @@ struct Prepared {
   core::Instant sent{};
   core::Instant received{};
   ServerIdentity identity;
+  core::StoreTime started;            // when its process began, by its clock and to the second; us = 0: not known
   int64_t listeners = 0;              // subscribers of our channel, as PUBLISH counts them
   std::string no_shard_channels;      // why scripts cannot send to the shard's channel; "": they can
   std::vector<std::string> warnings;  // of locks that a restart forgets

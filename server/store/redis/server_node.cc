@@ -21,6 +21,11 @@ constexpr core::Duration kCountKeysEach = std::chrono::seconds(15);
 // A notice that is older than this by what is known of the server's clock tells of a clock that was set, or was slow.
 constexpr core::Duration kPlausibleNotice = std::chrono::milliseconds(250);
 
+std::string GuardText(const Census& census) {
+  if (!census.obeys()) return "";
+  return Cat(GuardName(census.guard()), census.waits_for_replicas() ? ", as it has or had replicas" : "");
+}
+
 LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& options, uint64_t salt) {
   LinkOptions link{.address = address,
                    .credentials = options.credentials,
@@ -37,7 +42,8 @@ LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& op
 }  // namespace
 
 ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options,
-                       Owner* owner, const std::vector<const lua::ScriptSource*>& more_scripts)
+                       Owner* owner, const std::vector<const lua::ScriptSource*>& more_scripts,
+                       std::shared_ptr<AssertedTtls> ttls)
     : options_(std::move(options)),
       timers_(network.timers),
       owner_(owner),
@@ -52,14 +58,14 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       queries_(network.timers),
       confirmation_(&link_, *network.timers, options_, [this](core::StoreReply&& reply) { Tell(std::move(reply)); }),
       schema_(&link_, &scripts_, network.timers, options_, this),
-      census_(&link_, &scripts_, network.timers, options_, this),
+      census_(&link_, &scripts_, network.timers, options_, std::move(ttls), this),
       bind_timer_(network.timers->Make([this] { Rebind(); })),
       clock_timer_(network.timers->Make([this] { AskTimeAfterSilence(); })),
       count_timer_(network.timers->Make([this] { CountKeys(); })),
       trust_timer_(network.timers->Make([this] { Trust(); })) {
   scripts_to_load_.insert(scripts_to_load_.end(), more_scripts.begin(), more_scripts.end());
   if (schema_.on()) scripts_to_load_.push_back(&lua::kSchema);
-  if (census_.on()) codec_.Obey(&census_.census());
+  if (census_.on()) codec_.Obey(&census_.census(), timers_.get());
   if (confirmation_.on()) {
     census_.AskReplicasBy([this](std::function<void(int)> done) { confirmation_.Ask(std::move(done)); });
   }
@@ -134,7 +140,7 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
   told_cause_.clear();
   last_problem_.clear();
   // All of them are about a restart that forgets locks, and a hold-off is the remedy.
-  if (options_.on_warning && !census_.on()) {
+  if (options_.on_warning && !census_.census().obeys()) {
     for (const auto& warning : prepared.warnings) options_.on_warning(warning);
   }
   if (bound() && prepared.listeners == 0) channel_.Renew("the server does not know the subscription");
@@ -159,6 +165,10 @@ void ServerNode::OnCensusWarning(const std::string& warning) {
   if (options_.on_warning) options_.on_warning(warning);
 }
 
+void ServerNode::OnReplicated() {
+  if (options_.on_replicated) options_.on_replicated();
+}
+
 void ServerNode::TellStatus() {
   if (!options_.on_node_status) return;
   const Census& census = census_.census();
@@ -171,7 +181,7 @@ void ServerNode::TellStatus() {
                     .version = identity_.version,
                     .identity = identity_.Short(),
                     .hold_off_left = core::Duration::zero(),
-                    .guard = census_.on() ? std::string(GuardName(census.guard())) : "",
+                    .guard = GuardText(census),
                     .replicas = census_.replicas(),
                     .epoch = 0,
                     .keys = keys_,
@@ -319,6 +329,7 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 void ServerNode::Submit(core::StoreCommand&& command, uint64_t least_token) {
   const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
   if (up_ && refusal.empty()) {
+    HearTtl(command);
     confirmation_.OnSent(command);
     if (least_token == 0) return batch_.Add(std::move(command));
     batch_.Send();
@@ -327,6 +338,15 @@ void ServerNode::Submit(core::StoreCommand&& command, uint64_t least_token) {
                          [this, sent = encoded.sent](const Answer& answer) { OnAnswer(sent, answer); });
   }
   Refuse(command, refusal);
+}
+
+void ServerNode::HearTtl(const core::StoreCommand& command) {
+  if (const auto* acquire = std::get_if<core::StoreAcquire>(&command)) return census_.OnTtl(acquire->ttl);
+  if (const auto* all = std::get_if<core::StoreAcquireAll>(&command)) {
+    for (const core::StoreAcquire& item : all->items) census_.OnTtl(item.ttl);
+  } else if (const auto* renew = std::get_if<core::StoreRenew>(&command)) {
+    for (const core::RenewItem& item : renew->items) census_.OnTtl(item.ttl);
+  }
 }
 
 void ServerNode::Refuse(const core::StoreCommand& command, std::string_view cause) {

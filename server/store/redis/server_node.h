@@ -65,9 +65,10 @@ class ServerNode : private Link::Owner,
   };
 
   // The server at `address`; all else as the options say. Without an address the node waits for MoveTo.
-  // `more_scripts`: of Call; they live for as long as the process.
+  // `more_scripts`: of Call; they live for as long as the process. `ttls`: what all nodes of the store have heard.
   ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options, Owner* owner,
-             const std::vector<const lua::ScriptSource*>& more_scripts = {});
+             const std::vector<const lua::ScriptSource*>& more_scripts = {},
+             std::shared_ptr<AssertedTtls> ttls = nullptr);
   ~ServerNode() override;
 
   // As the methods of Store.
@@ -111,7 +112,7 @@ class ServerNode : private Link::Owner,
   // Scripts may take a broker for unreachable when PUBLISH finds no listener.
   bool trusts_publish() const { return codec_.trusts_publish(); }
   // Whether it may have forgotten locks whose holders still believe.
-  bool holds_off() const { return codec_.holds_off(); }
+  bool holds_off() const { return census_.census().holds_off(); }
   // So many servers there are, by those who know: the census counts with it.
   void Servers(int count) { census_.Servers(count); }
 
@@ -133,6 +134,7 @@ class ServerNode : private Link::Owner,
   void OnServerLeft(const std::string& cause) override { LeaveServer(cause); }
   void OnCensusRefused(const std::string& cause) override;
   void OnCensusWarning(const std::string& warning) override;
+  void OnReplicated() override;
 
   void OnSchemaRead() override;
   void OnSchemaRefused(const absl::Status& why) override;
@@ -166,6 +168,8 @@ class ServerNode : private Link::Owner,
   void Suspect();
   void TellDown(const std::string& cause);
   // Answers "not sent", later.
+  // What it says of how long leases are.
+  void HearTtl(const core::StoreCommand& command);
   void Refuse(const core::StoreCommand& command, std::string_view cause);
   void RefuseSoon(PendingQueries::Id id, absl::Status why);
   void Tell(core::Input&& input);

@@ -15,7 +15,7 @@ void ServerNode::Place(const Shard& shard) {
   shard_ = shard;
   if (!other_channel) return;
   schema_.MarkAt(codec_.keys().Schema(shard.tag));
-  census_.MarkAt(codec_.keys().Marker(shard.tag));
+  census_.MarkAt(codec_.keys().Marker(shard.tag), codec_.keys().Heartbeat(shard.tag));
   UseShard();
   if (!started_) return;
   AwaitOthers();
@@ -41,6 +41,7 @@ void ServerNode::DoWithoutShardChannels(const std::string& why) {
 void ServerNode::SubmitAlone(const core::StoreCommand& command, bool asking) {
   const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
   if (!up_ || !refusal.empty()) return Refuse(command, refusal);
+  HearTtl(command);
   confirmation_.OnSent(command);
   if (asking) link_.Send(MakeCommand({"ASKING"}), [](const Answer&) {});
   batch_.SendAlone(command);

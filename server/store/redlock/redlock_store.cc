@@ -56,12 +56,13 @@ RedlockStore::RedlockStore(const Network& network, const StoreOptions& options)
       deliver_timer_(network.timers->Make([this] { Deliver(); })),
       members_timer_(network.timers->Make([this] { ReportMembers(); })),
       pages_(network.timers) {
+  const auto ttls = std::make_shared<AssertedTtls>();
   for (ballot::NodeIndex index = 0; index < options.url.servers.size(); ++index) {
     nodes_.push_back(std::make_unique<Node>(this, index));
     Node& node = *nodes_.back();
     node.told.node = index;
     node.server =
-        std::make_unique<ServerNode>(network, options.url.servers[index], OptionsFor(index), &node, RedlockScripts());
+        std::make_unique<ServerNode>(network, options.url.servers[index], OptionsFor(index), &node, RedlockScripts(), ttls);
   }
 }
 
