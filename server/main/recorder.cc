@@ -235,11 +235,13 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   uint64_t keys = 0;
   int counted = 0;
   core::Duration skew{};
+  int64_t slew = 0;
   for (const auto& [number, one] : nodes_) {
     ++in_state[static_cast<size_t>(one.state)];
     keys += one.keys.value_or(0);
     counted += one.independent && one.not_counted.empty() && one.state != store::NodeStatus::State::kDown;
     skew = std::max(skew, std::chrono::abs(one.clock_skew.value_or(core::Duration::zero())));
+    slew = std::max(slew, std::abs(one.clock_slew_ppm));
     const double left = one.hold_off_left ? Seconds(*one.hold_off_left) : std::numeric_limits<double>::infinity();
     hold_off = std::max(hold_off, left);
   }
@@ -247,6 +249,7 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   metrics_.store_hold_off_seconds.Set(hold_off);
   metrics_.quorum_nodes_counted.Set(counted);
   metrics_.store_clock_skew_seconds.Set(Seconds(skew));
+  metrics_.store_clock_slew_ppm.Set(static_cast<double>(slew));
   metrics_.store_keys.Set(static_cast<double>(keys));
 }
 

@@ -233,6 +233,9 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
       store_clock_skew_seconds(Level(registry_, "distlock_store_clock_skew_seconds",
                                      "The largest difference between the clock of a server of a quorum or a Cluster "
                                      "and the median of all.")),
+      store_clock_slew_ppm(Level(registry_, "distlock_store_clock_slew_ppm",
+                                 "By how many parts in a million the clock of a server of the store runs faster or "
+                                 "slower than the broker's, at the least; 0: by no more than --clock-drift allows.")),
       quorum_rounds(CountBy(registry_, "distlock_quorum_rounds_total",
                             "Rounds with the servers of a quorum, by kind. A lock that nobody else wants takes one "
                             "vote.",

@@ -243,6 +243,7 @@ class Metrics {
   const ByLabel<SlotMapRefresh, Counter> slot_map_refreshes;
   Gauge& slot_map_time_seconds;  // Unix time
   Gauge& store_clock_skew_seconds;
+  Gauge& store_clock_slew_ppm;
   const ByLabel<QuorumRound, Counter> quorum_rounds;
   Gauge& quorum_nodes_counted;
   const ByLabel<StoreVerb, Counter> store_commands;

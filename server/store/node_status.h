@@ -37,6 +37,8 @@ struct NodeStatus {
   std::string not_counted;              // of such a one: why its votes do not count; "" when they do
   // Of several servers that each grant locks: by how much its clock is ahead of the median of all. nullopt: not known.
   std::optional<core::Duration> clock_skew;
+  // By how much its clock runs faster (negative: slower) than the broker's, beyond what clock_drift_ppm allows.
+  int64_t clock_slew_ppm = 0;
   std::optional<uint64_t> keys;  // of the store's database, whoever wrote them; nullopt: not known yet
   uint64_t primary_changes = 0;  // to another run of the server, or to another server
 };

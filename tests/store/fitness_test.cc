@@ -69,5 +69,13 @@ TEST(Fitness, WarnsOfAServerThatForgets) {
   EXPECT_TRUE(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1").warnings.empty());
 }
 
+TEST(Fitness, WarnsOfAnAppendOnlyFileThatLagsBehind) {
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, "everysec").warnings.size(), 1u);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, "no").warnings.size(), 1u);
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, "always").warnings.empty());
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, "?").warnings.empty()) << "the user may not ask";
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1", false, "everysec").warnings.empty());
+}
+
 }  // namespace
 }  // namespace distlock::store

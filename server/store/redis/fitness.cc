@@ -55,7 +55,8 @@ absl::Status Judge(const ServerInfo& info, bool of_cluster) {
 
 }  // namespace
 
-Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster) {
+Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster,
+                     std::string_view appendfsync) {
   Fitness fitness{Judge(info, of_cluster), {}};
   if (!fitness.status.ok()) return fitness;
   if (info.Get("aof_enabled") == "0" && (save_points.empty() || save_points == "?")) {
@@ -67,6 +68,12 @@ Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool 
                              "forgotten and may be "
                              "given again while their old holders still believe; run CONFIG SET appendonly yes, or "
                              "set --failover-hold-off");
+  }
+  if (info.Get("aof_enabled") == "1" && appendfsync != "always" && appendfsync != "?") {
+    fitness.warnings.push_back(
+        Cat("the store's append-only file has appendfsync ", appendfsync,
+            ": a power failure forgets the locks of the last moments, and they may be given again while their old "
+            "holders still believe; run CONFIG SET appendfsync always, or set --failover-hold-off"));
   }
   return fitness;
 }

@@ -19,8 +19,9 @@ struct Fitness {
   std::vector<std::string> warnings;
 };
 
-// `save_points` is the reply to CONFIG GET save, or "?" when the user may not ask. `of_cluster`: it is to be a node of
-// a Cluster; else it must not be one.
-Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster = false);
+// `save_points` and `appendfsync` are the replies to CONFIG GET of these, or "?" when the user may not ask.
+// `of_cluster`: it is to be a node of a Cluster; else it must not be one.
+Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster = false,
+                     std::string_view appendfsync = "?");
 
 }  // namespace distlock::store

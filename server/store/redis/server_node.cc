@@ -2,6 +2,7 @@
 #include "store/redis/server_node.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <variant>
 
@@ -50,6 +51,7 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       scripts_to_load_(AllScripts()),
       has_address_(address.has_value()),
       clock_(options_.locks.clock_drift_ppm),
+      clock_rate_(options_.locks.clock_drift_ppm),
       codec_(options_.locks, clock_),
       link_(network, MakeLinkOptions(address.value_or(ServerAddress{}), options_, 0), this),
       scripts_(&link_),
@@ -134,6 +136,7 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
     trust_from_ = timers_->Now() + kOthersCome;
   }
   identity_ = prepared.identity;
+  if (another) clock_rate_.Forget();
   refuses_all_ = false;
   suspecting_ = false;
   if (!prepared.no_shard_channels.empty()) DoWithoutShardChannels(prepared.no_shard_channels);
@@ -184,6 +187,7 @@ void ServerNode::TellStatus() {
                     .guard = GuardText(census),
                     .replicas = census_.replicas(),
                     .epoch = 0,
+                    .clock_slew_ppm = told_slew_ppm_,
                     .keys = keys_,
                     .primary_changes = primary_changes_};
   const core::Duration left = census.Left(clock_.ShownBy(timers_->Now()));
@@ -193,7 +197,29 @@ void ServerNode::TellStatus() {
 
 void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
   time_learned_ = received;
-  if (const auto step = clock_.Learn(sent, received, time)) TellClockStep(*step);
+  if (const auto step = clock_.Learn(sent, received, time)) {
+    clock_rate_.Forget();
+    TellClockStep(*step);
+  } else {
+    clock_rate_.Learn(sent, received, time);
+  }
+  if (clock_rate_.slew_ppm() != told_slew_ppm_) TellClockSlew();
+}
+
+void ServerNode::TellClockSlew() {
+  constexpr core::Duration kAgain = std::chrono::minutes(10);
+  told_slew_ppm_ = clock_rate_.slew_ppm();
+  TellStatus();
+  const core::Instant now = timers_->Now();
+  if (told_slew_ppm_ == 0 || !options_.on_warning || (slew_at_ && now - *slew_at_ < kAgain)) return;
+  slew_at_ = now;
+  options_.on_warning(
+      Cat(options_.url.address.Text(), ": its clock runs ", std::abs(told_slew_ppm_), " ppm ",
+          told_slew_ppm_ > 0 ? "faster" : "slower", " than this machine's, and --clock-drift allows ",
+          options_.locks.clock_drift_ppm, " of each: ",
+          told_slew_ppm_ > 0 ? "a lease may end there before its holder stops believing; "
+                             : "leases end late, and a token may wait for its time; ",
+          "bound the rate of the time service on both machines (chrony: maxslewrate), or raise --clock-drift"));
 }
 
 void ServerNode::TellClockStep(core::Duration by) {

@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "store/redis/census_round.h"
+#include "store/redis/clock_rate.h"
 #include "store/redis/codec.h"
 #include "store/redis/link.h"
 #include "store/redis/lock_listing.h"
@@ -152,6 +153,8 @@ class ServerNode : private Link::Owner,
   // Tells of a clock that was set.
   void LearnTime(core::Instant sent, core::Instant received, core::StoreTime time);
   void TellClockStep(core::Duration by);
+  // Tells of a clock that runs faster or slower than it may, or does not any more.
+  void TellClockSlew();
   void AskTimeAfterSilence();
   void AskTime();
   void CountKeys();
@@ -202,6 +205,9 @@ class ServerNode : private Link::Owner,
   std::string last_channel_problem_;
   std::optional<core::Instant> refusal_at_;  // when one was reported
   ServerClock clock_;
+  ClockRate clock_rate_;
+  int64_t told_slew_ppm_ = 0;
+  std::optional<core::Instant> slew_at_;  // when one was reported
   core::Instant time_learned_{};
   Codec codec_;
   Link link_;
