@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """--failover-hold-off with a store without persistence: who held a lock before it was killed may believe in it for a
 while, so nobody else is granted it meanwhile."""
+import shutil
+
 import pytest
 
-from client import api, boot_now
+from client import api, boot_now, failure, seconds
 from faults import Holder, waiter
 from harness import eventually
 
@@ -59,3 +61,64 @@ def test_a_broker_with_a_shorter_max_ttl_than_another_is_told_of_it(world):
     second = world.distlockd(redis.url, *shorter, name="second")
     eventually(lambda: "leases of up to 4000 ms, this one of up to 3000 ms: give all brokers the same --max-ttl"
                in second.log(), "the warning")
+
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--appenddirname", "durable")
+
+
+def test_a_durable_server_that_is_back_at_once_holds_nobody_off_and_one_that_is_back_empty_does(world):
+    redis = world.redis(args=DURABLE)
+    daemon = world.distlockd(redis.url, *HOLD_OFF)
+    client = world.client(daemon.url)
+    assert Holder(client, "session", ttl=3).granted()  # the first hold-off: no broker was there before
+    redis.kill()
+    redis.start()
+    before = boot_now()
+    assert Holder(client, "session", ttl=3, key="durable").granted()
+    assert boot_now() - before < MAX_TTL_S - 1
+    redis.kill()
+    shutil.rmtree(redis.folder / "durable")
+    killed = boot_now()
+    redis.start()
+    assert Holder(client, "session", ttl=3, key="empty").granted()
+    assert boot_now() - killed >= MAX_TTL_S, "its setting says nothing of the data"
+
+
+def test_a_longer_ttl_of_before_counts(world):
+    redis = world.redis()
+    first = world.distlockd(redis.url, "--failover-hold-off", "auto", "--max-ttl", "20s", name="first")
+    eventually(lambda: redis.command("EXISTS", "dl:beat") == 1, "the first census")
+    first.terminate()
+    second = world.distlockd(redis.url, *HOLD_OFF, name="second")
+    client = world.client(second.url)
+    eventually(lambda: "leases of up to 20000 ms" in second.log(), "its first census")
+    redis.kill()
+    redis.start()
+    eventually(lambda: any(seconds(node.hold_off_left) > MAX_TTL_S + 2 for node in client.status().store_nodes),
+               "a hold-off for the leases of 20 s")
+
+
+def test_an_append_only_file_that_lags_behind_is_warned_of(world):
+    lagging = world.redis("lagging", args=("--appendonly", "yes"))
+    lags = world.distlockd(lagging.url, name="lags")
+    eventually(lambda: "appendfsync everysec" in lags.log(), "the warning")
+    durable = world.redis("durable", args=DURABLE)
+    assert "appendfsync" not in world.distlockd(durable.url, name="durably").log()
+
+
+def test_an_address_with_a_replica_behind_it_is_one_that_fails_over(world):
+    """A managed Redis: one address, and a failover behind it that nobody announces."""
+    primary = world.redis("primary", tcp=True)
+    replica = world.redis("replica", tcp=True, args=("--replicaof", "127.0.0.1", primary.port))
+    eventually(lambda: "connected_slaves:1" in primary.command("INFO", "replication"), "the replica")
+    daemon = world.distlockd(primary.url)
+    eventually(lambda: "has, or had, replicas" in daemon.log(), "the warning")
+    client = world.client(daemon.url)
+    assert Holder(client, "session", ttl=20).granted()  # a first start is not held off
+    assert failure(client.acquire, client.spec("longer", 0, ttl=31)).code.name == "INVALID_ARGUMENT"
+    eventually(lambda: replica.command("EXISTS", "dl:beat") == 1, "what is known of the primary")
+    primary.kill()
+    replica.command("REPLICAOF", "NO", "ONE")
+    after = world.client(world.distlockd(replica.url, name="after").url)
+    assert failure(after.acquire, after.spec("free", 0, ttl=5)).reason == "LOCK_HELD", "it may have been forgotten"
+    assert any(seconds(node.hold_off_left) > 30 for node in after.status().store_nodes)

@@ -8,7 +8,7 @@ from harness import eventually
 
 # All keys but the schema's mark, and those of the broker's check of the store at its start, which expire after 2 s.
 def keys(redis):
-    return [k for k in redis.command("KEYS", "*") if "start-up check" not in k and k != "dl:schema"]
+    return [k for k in redis.command("KEYS", "*") if "start-up check" not in k and k not in ("dl:schema", "dl:m", "dl:beat")]
 
 
 HOSTILE_KEYS = [
