@@ -23,8 +23,8 @@ struct Limits {
   core::Duration default_ttl = std::chrono::seconds(15);
   core::Duration min_ttl = std::chrono::seconds(1);
   core::Duration max_ttl = std::chrono::hours(1);
-  // Set by another thread once the store's server has turned out to be replicated: then this bounds the ttl as well, since
-  // nobody is newly granted a lock for so long after a failover. Null: it never counts.
+  // Set by another thread once the store's server has turned out to be replicated: then this bounds the ttl as well,
+  // since nobody is newly granted a lock for so long after a failover. Null: it never counts.
   std::shared_ptr<const std::atomic<bool>> store_is_replicated;
   core::Duration max_ttl_if_replicated = std::chrono::seconds(30);
   core::Duration max_wait = std::chrono::hours(24);

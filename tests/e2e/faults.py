@@ -183,7 +183,8 @@ def handed_over(waiting, believed_until, token, since, within):
 def leftovers(redis):
     """Keys that idle locks must not leave behind. Last tokens stay for a day, the census' marker and heartbeat
     for a week, the schema's mark for a month, a broker's queue slot for --queue-slot."""
-    return [k for k in redis.command("KEYS", "*") if not k.endswith((":t", ":m", ":beat", ":schema")) and "}:b:" not in k]
+    stays = (":t", ":m", ":beat", ":schema")
+    return [k for k in redis.command("KEYS", "*") if not k.endswith(stays) and "}:b:" not in k]
 
 
 def await_nothing_left(redis):

@@ -13,7 +13,7 @@ from harness import eventually
 from promises import row
 
 FAST = ("--validity", "1s")
-THE_BROKERS = ("dl:schema", "dl:m", "dl:beat")  # keys of no lock
+BROKERS = ("dl:schema", "dl:m", "dl:beat")  # keys of no lock
 
 
 @pytest.fixture
@@ -290,6 +290,6 @@ def test_an_idle_store_keeps_nothing_but_last_tokens(world, redis, net):
     for stream in (holder, *waiting):
         stream.stream.cancel()
     ours = redis.key("k", "t")
-    eventually(lambda: [k for k in redis.command("KEYS", "*") if "start-up" not in k and k not in THE_BROKERS] == [ours],
+    eventually(lambda: [k for k in redis.command("KEYS", "*") if "start-up" not in k and k not in BROKERS] == [ours],
                "an idle store")
     assert 0 < redis.command("PTTL", ours) <= 24 * 3600 * 1000

@@ -21,8 +21,9 @@ class Reply:
 
 def count(redis, identity="run:replid", known=0, confirm=1, hold=5_000, ttl=3_000, known_hold=0, complete_if="never",
           started=0, copied="", said=()):
-    reply = redis("EVALSHA", SHA["census"], 2, "dl:m", "dl:beat", identity, known, confirm, 60_000, hold, ttl, known_hold,
-                  complete_if, started, copied, ",".join(f"{ttl}:{age}" for ttl, age in said))
+    ttls = ",".join(f"{ttl}:{age}" for ttl, age in said)
+    reply = redis("EVALSHA", SHA["census"], 2, "dl:m", "dl:beat", identity, known, confirm, 60_000, hold, ttl,
+                  known_hold, complete_if, started, copied, ttls)
     assert reply[0] == CENSUSED and 0 < redis("PTTL", "dl:m") <= 60_000 and 0 < redis("PTTL", "dl:beat") <= 60_000
     return Reply(reply[1:])
 

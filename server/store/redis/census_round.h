@@ -2,8 +2,8 @@
 //
 // Takes the census of one server, at each preparation and then every second: asks who the server is and what its
 // replicas do, writes the marker, has the replicas confirm it where that counts, and keeps the hold-off that follows.
-// While the answers of a census are late, who the server is is asked every second all the same, so that a store which is
-// only slow does not make what is known too old.
+// While the answers of a census are late, who the server is is asked every second all the same, so that a store which
+// is only slow does not make what is known too old.
 //
 // Thread: the loop's. Ownership: the sender, caller and timers outlive it.
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast one server's clock runs beside the broker's, measured over tens of seconds. A time service that slews a clock
-// changes it by so little between two replies that each of them can be reconciled with the one before (ServerClock); but
-// keys end earlier all the same. Pure.
+// How fast one server's clock runs beside the broker's, measured over tens of seconds. A time service that slews a
+// clock changes it by so little between two replies that each of them can be reconciled with the one before
+// (ServerClock); but keys end earlier all the same. Pure.
 //
 // Thread: the loop's. A value.
 #pragma once
@@ -28,8 +28,8 @@ class ClockRate {
   // The clock was set, or is another's: what was measured says nothing of it.
   void Forget();
 
-  // By how much the server's clock runs faster (negative: slower) than the broker's, at the least, in parts in a million;
-  // zero: by no more than the two machines may. Of the latest span that was long enough.
+  // By how much the server's clock runs faster (negative: slower) than the broker's, at the least, in parts in a
+  // million; zero: by no more than the two machines may. Of the latest span that was long enough.
   int64_t slew_ppm() const { return slew_ppm_; }
 
  private:

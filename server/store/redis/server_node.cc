@@ -2,7 +2,6 @@
 #include "store/redis/server_node.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 #include <variant>
 
@@ -16,8 +15,6 @@ namespace {
 
 constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
-// After so much silence the server is asked for its time: it must live, and its clock, which ends keys, may be set.
-constexpr core::Duration kAskTimeAfter = std::chrono::seconds(1);
 constexpr core::Duration kCountKeysEach = std::chrono::seconds(15);
 // A notice that is older than this by what is known of the server's clock tells of a clock that was set, or was slow.
 constexpr core::Duration kPlausibleNotice = std::chrono::milliseconds(250);
@@ -193,53 +190,6 @@ void ServerNode::TellStatus() {
   const core::Duration left = census.Left(clock_.ShownBy(timers_->Now()));
   status.hold_off_left = left == core::Duration::max() ? std::nullopt : std::optional(left);
   options_.on_node_status(status);
-}
-
-void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
-  time_learned_ = received;
-  if (const auto step = clock_.Learn(sent, received, time)) {
-    clock_rate_.Forget();
-    TellClockStep(*step);
-  } else {
-    clock_rate_.Learn(sent, received, time);
-  }
-  if (clock_rate_.slew_ppm() != told_slew_ppm_) TellClockSlew();
-}
-
-void ServerNode::TellClockSlew() {
-  constexpr core::Duration kAgain = std::chrono::minutes(10);
-  told_slew_ppm_ = clock_rate_.slew_ppm();
-  TellStatus();
-  const core::Instant now = timers_->Now();
-  if (told_slew_ppm_ == 0 || !options_.on_warning || (slew_at_ && now - *slew_at_ < kAgain)) return;
-  slew_at_ = now;
-  options_.on_warning(
-      Cat(options_.url.address.Text(), ": its clock runs ", std::abs(told_slew_ppm_), " ppm ",
-          told_slew_ppm_ > 0 ? "faster" : "slower", " than this machine's, and --clock-drift allows ",
-          options_.locks.clock_drift_ppm, " of each: ",
-          told_slew_ppm_ > 0 ? "a lease may end there before its holder stops believing; "
-                             : "leases end late, and a token may wait for its time; ",
-          "bound the rate of the time service on both machines (chrony: maxslewrate), or raise --clock-drift"));
-}
-
-void ServerNode::TellClockStep(core::Duration by) {
-  census_.OnClockStep(by);
-  Tell(core::StoreClockStep{by});
-}
-
-void ServerNode::AskTimeAfterSilence() {
-  if (!up_) return;  // the next preparation asks
-  const core::Duration quiet = timers_->Now() - time_learned_;
-  if (quiet >= kAskTimeAfter) AskTime();
-  clock_timer_->Start(quiet < kAskTimeAfter ? kAskTimeAfter - quiet : kAskTimeAfter);
-}
-
-void ServerNode::AskTime() {
-  link_.Send(MakeCommand({"TIME"}), [this](const Answer& answer) {
-    if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
-    if (const auto time = ReadTime(*answer.reply); time.ok()) LearnTime(answer.sent, answer.received, *time);
-  });
-  link_.Flush();
 }
 
 // For operators: what names that are never used again leave behind.

@@ -120,6 +120,8 @@ class ServerNode : private Link::Owner,
  private:
   // Brokers that listened to the old primary come to the new one within this time.
   static constexpr core::Duration kOthersCome = std::chrono::seconds(2);
+  // After so much silence the server is asked for its time: it must live, and its clock, which ends keys, may be set.
+  static constexpr core::Duration kAskTimeAfter = std::chrono::seconds(1);
 
   void OnLinkConnected() override;
   void OnLinkDown(const absl::Status& why) override;

@@ -61,8 +61,8 @@ RedlockStore::RedlockStore(const Network& network, const StoreOptions& options)
     nodes_.push_back(std::make_unique<Node>(this, index));
     Node& node = *nodes_.back();
     node.told.node = index;
-    node.server =
-        std::make_unique<ServerNode>(network, options.url.servers[index], OptionsFor(index), &node, RedlockScripts(), ttls);
+    node.server = std::make_unique<ServerNode>(network, options.url.servers[index], OptionsFor(index), &node,
+                                               RedlockScripts(), ttls);
   }
 }
 
