@@ -32,7 +32,8 @@ struct HoldOffOptions {
   Kind kind = Kind::kOff;
   core::Duration fixed{};                              // kFixed
   core::Duration longest_ttl = std::chrono::hours(1);  // of any request at any broker
-  // kIfReplicated: of any request from then on; zero: as before.
+  // kIfReplicated: of any request from then on, so longer ones of before count as long as they are out; zero: as
+  // before.
   core::Duration longest_ttl_if_replicated{};
   int nodes = 0;  // the primary and its replicas; 0: as many as are seen
   bool can_fail_over = false;                          // a replica may be made the primary

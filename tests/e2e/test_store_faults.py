@@ -219,7 +219,8 @@ def too_few_replicas(redis):
                                           (too_few_replicas, "NOREPLICAS")], ids=["READONLY", "MISCONF", "NOREPLICAS"])
 def test_a_store_that_refuses_to_write_for_a_while(world, trouble, word):
     redis = world.redis(args=("--enable-protected-configs", "yes"))
-    daemon = world.distlockd(redis.url, *FAST, "--store-timeout", "500ms")
+    # A server that was a replica would be held off, as after a failover.
+    daemon = world.distlockd(redis.url, *FAST, "--store-timeout", "500ms", "--failover-hold-off", "0")
     client = world.client(daemon.url)
     holders = hold_both(client, ttl=4)
     heal = trouble(redis)

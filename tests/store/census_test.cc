@@ -267,12 +267,16 @@ TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {
   EXPECT_TRUE(census.Next(kHere).complete_if.original);
   census.OnCount(Counted({}, {}, {}), kHere);
   EXPECT_FALSE(census.obeys());
-  EXPECT_EQ(census.longest_ttl(), std::chrono::hours(1));
+  EXPECT_EQ(census.Next(kHere).hold_off, kTtl);
+  census.OnTtl(std::chrono::minutes(10), kHere);
+  EXPECT_EQ(census.Next(kHere + seconds(1)).said.size(), 2u) << "a lease is out that is longer than any later one";
   EXPECT_EQ(census.ScriptArgument(kOwner, kHere + seconds(60)), "0");
   census.Meet({.identity = "a:1", .replicas = 1});
   EXPECT_TRUE(census.obeys());
   EXPECT_EQ(census.longest_ttl(), kTtl);
   EXPECT_EQ(Told(census), "0");
+  EXPECT_EQ(census.Next(kHere + seconds(600)).hold_off, std::chrono::minutes(10) + seconds(12));
+  EXPECT_EQ(census.Next(kHere + seconds(611)).hold_off, kTtl + seconds(12)) << "it has ended";
   census.Meet({.identity = "a:2"});
   EXPECT_EQ(Told(census), kOpen) << "it may have been replaced";
 }

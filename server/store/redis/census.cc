@@ -35,8 +35,7 @@ Census::Census(const HoldOffOptions& options, int wait_replicas, std::shared_ptr
       state_(on() ? State::kOpen : State::kNone) {}
 
 Duration Census::longest_ttl() const {
-  const bool is_shorter =
-      waits_for_replicas() && replicated_ && options_.longest_ttl_if_replicated > Duration::zero();
+  const bool is_shorter = waits_for_replicas() && options_.longest_ttl_if_replicated > Duration::zero();
   return is_shorter ? std::min(options_.longest_ttl, options_.longest_ttl_if_replicated) : options_.longest_ttl;
 }
 

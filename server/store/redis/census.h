@@ -90,7 +90,8 @@ class Census {
   bool waits_for_replicas() const { return options_.kind == HoldOffOptions::Kind::kIfReplicated; }
   // It has, or had, replicas.
   bool replicated() const { return replicated_; }
-  // Of the leases that this broker grants now.
+  // Of the leases of this broker, but for those that it tells of one by one: OnTtl. The same before and after the
+  // server is known to be replicated, for what was granted before is still out then.
   core::Duration longest_ttl() const;
 
   // What the server says now; at least once before Next. With another identity all that was known is forgotten.
@@ -103,7 +104,7 @@ class Census {
   void OnCount(const Count& count, core::Instant now);
   // The server was asked at `asked`, and has answered that its data are still those of the identity.
   void OnSame(core::Instant asked);
-  // A lease is written with this ttl, which may be older than the longest that this broker grants now.
+  // A lease is written with this ttl, which may be longer than longest_ttl().
   void OnTtl(core::Duration ttl, core::Instant now) {
     if (on() && ttl > longest_ttl()) ttls_->Hear({ttl, {}}, now);
   }
