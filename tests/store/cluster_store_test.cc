@@ -200,6 +200,24 @@ TEST_F(ClusterStoreTest, OneScriptThatIsRefusedForAForeignKeyMakesNoBrokenNode) 
   EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(replies_[1].outcome)) << "a part of it may have run";
 }
 
+// ---- The hold-off ----
+
+// It asks the others after half of its node-timeout, and counts the whole of it from there.
+TEST_F(ClusterStoreTest, APrimaryThatIsCutOffGoesOnForOneAndAHalfNodeTimeouts) {
+  Make({.kind = HoldOffOptions::Kind::kAuto, .longest_ttl = seconds(30), .can_fail_over = true});
+  Pass(seconds(1));
+  std::vector<std::string> told;
+  for (const auto& wire : net_.dialer->dialed) {
+    for (const std::string& command : wire->commands) {
+      const ReplyPtr argv = Parse(command);
+      if (argv->elements < 10 || Text(*argv->element[1]) != lua::kCensus.sha1) continue;
+      told.emplace_back(Text(*argv->element[9]));
+    }
+  }
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.front(), "38500") << "30 s, 7.5 s, and a turn of its timer";
+}
+
 // ---- What is said at the start ----
 
 TEST_F(ClusterStoreTest, WarnsOnceOfLeasesThatNoFailoverSparesAndOfFullCoverage) {

@@ -49,8 +49,9 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     played_["b"] = {.first = 8192, .last = 16383, .id = "8192"};
   }
 
-  void Make() {
+  void Make(const HoldOffOptions& hold_off = {}) {
     StoreOptions options;
+    options.locks.hold_off = hold_off;
     options.url = *ParseStoreUrl("redis+cluster://a,b");
     options.locks.broker_id = "00000000000000b1";
     options.on_problem = [this](const absl::Status& why) { problems_.emplace_back(why.message()); };
