@@ -141,7 +141,8 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     if (verb == "TIME") return Cat("*2\r\n", BulkOf(Cat(us / 1'000'000)), BulkOf(Cat(us % 1'000'000)));
     if (verb == "CONFIG") return "*0\r\n";
     if (verb == "EVALSHA" && Text(*argv->element[1]) == lua::kCensus.sha1) {
-      return Cat("*7\r\n:18\r\n", BulkOf(Cat(us)), BulkOf("1"), BulkOf("9000"), BulkOf("9000"), BulkOf("0"), BulkOf(""));
+      return Cat("*7\r\n:18\r\n", BulkOf(Cat(us)), BulkOf("1"), BulkOf("9000"), BulkOf("9000"), BulkOf("0"),
+                 BulkOf(""));
     }
     if (verb == "EVALSHA") return "-NOREPLICAS not now\r\n";
     return "+OK\r\n";
