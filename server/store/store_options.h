@@ -35,8 +35,8 @@ struct HoldOffOptions {
   // kIfReplicated: of any request from then on, so longer ones of before count as long as they are out; zero: as
   // before.
   core::Duration longest_ttl_if_replicated{};
-  int nodes = 0;  // the primary and its replicas; 0: as many as are seen
-  bool can_fail_over = false;                          // a replica may be made the primary
+  int nodes = 0;               // the primary and its replicas; 0: as many as are seen
+  bool can_fail_over = false;  // a replica may be made the primary
   // How long a primary that was replaced may go on granting when nothing else ends that.
   core::Duration unguarded = std::chrono::seconds(12);
 };

@@ -259,9 +259,8 @@ TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
 }
 
 TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {
-  Census census = Known({.kind = Kind::kIfReplicated,
-                         .longest_ttl = std::chrono::hours(1),
-                         .longest_ttl_if_replicated = kTtl});
+  Census census =
+      Known({.kind = Kind::kIfReplicated, .longest_ttl = std::chrono::hours(1), .longest_ttl_if_replicated = kTtl});
   EXPECT_EQ(Told(census), "0");
   census.Meet({.identity = "a:1"});
   EXPECT_TRUE(census.Next(kHere).complete_if.original);

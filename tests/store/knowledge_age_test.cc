@@ -126,10 +126,10 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
         static_cast<uint64_t>(
             std::chrono::duration_cast<std::chrono::microseconds>(net_.timers->Now().time_since_epoch()).count());
     if (verb == "INFO") {
-      return BulkOf(Cat("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:r\r\nrole:master\r\nmaster_replid:",
-                        replid_,
-                        "\r\nsecond_repl_offset:-1\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"
-                        "aof_enabled:1\r\nloading:0\r\n"));
+      return BulkOf(
+          Cat("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:r\r\nrole:master\r\nmaster_replid:", replid_,
+              "\r\nsecond_repl_offset:-1\r\nconnected_slaves:0\r\nmaxmemory_policy:noeviction\r\n"
+              "aof_enabled:1\r\nloading:0\r\n"));
     }
     if (verb == "SUBSCRIBE") return Cat("*3\r\n", BulkOf("subscribe"), BulkOf(Text(*argv->element[1])), ":1\r\n");
     if (verb == "SCRIPT") {

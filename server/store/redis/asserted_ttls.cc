@@ -25,9 +25,8 @@ void AssertedTtls::Hear(const Assertion& assertion, Instant now) {
     return one.ttl >= fresh.ttl && one.last + (one.ttl == fresh.ttl ? kSameTime : Duration::zero()) >= fresh.last;
   });
   if (known != heard_.end()) return;
-  std::erase_if(heard_, [&](const Heard& one) {
-    return !Matters(one, now) || (one.ttl <= fresh.ttl && one.last <= fresh.last);
-  });
+  std::erase_if(
+      heard_, [&](const Heard& one) { return !Matters(one, now) || (one.ttl <= fresh.ttl && one.last <= fresh.last); });
   if (!Matters(fresh, now)) return;
   heard_.insert(std::ranges::find_if(heard_, [&](const Heard& one) { return one.ttl < fresh.ttl; }), fresh);
   if (heard_.size() > kMost) heard_.pop_back();

@@ -155,11 +155,11 @@ class Census {
   bool counted_ = false;             // the marker was written
   bool replicas_confirmed_ = false;  // of a marker that was written before
   State state_;
-  core::StoreTime since_;           // us = 0: not known
+  core::StoreTime since_;            // us = 0: not known
   core::Duration known_hold_off_{};  // the longest that was marked, since since_
-  core::Duration step_{};           // by which since_ was moved, since the server's clock was set
+  core::Duration step_{};            // by which since_ was moved, since the server's clock was set
   core::StoreTime until_;
-  core::Instant same_{};  // when the server was asked last of those that it answered
+  core::Instant same_{};                          // when the server was asked last of those that it answered
   absl::flat_hash_set<core::OwnerId> confirmed_;  // during the hold-off only
 };
 

@@ -218,13 +218,13 @@ void CensusRound::OnCounted(core::Duration own_longest, const Answer& answer) {
 void CensusRound::TellReplicated() {
   if (!census_.waits_for_replicas() || !census_.replicated() || std::exchange(told_replicated_, true)) return;
   const auto seconds = [](core::Duration time) { return Cat(CeilMs(time) / 1000, " s"); };
-  Warn(Cat("the server has, or had, replicas, so a failover behind its address may forget locks: from now on nobody is "
-           "newly granted a lock for a while after each failover or restart (--failover-hold-off auto); ",
-           warns_of_ttl_ ? Cat("--max-ttl makes that ", seconds(census_.longest_ttl()),
-                               " and more: set it as low as your longest ttl")
-                         : Cat("the longest ttl of a request is ", seconds(census_.longest_ttl()),
-                               " from now on (--max-ttl)"),
-           "; sentinels or --wait-replicas make a failover safe"));
+  Warn(Cat(
+      "the server has, or had, replicas, so a failover behind its address may forget locks: from now on nobody is "
+      "newly granted a lock for a while after each failover or restart (--failover-hold-off auto); ",
+      warns_of_ttl_
+          ? Cat("--max-ttl makes that ", seconds(census_.longest_ttl()), " and more: set it as low as your longest ttl")
+          : Cat("the longest ttl of a request is ", seconds(census_.longest_ttl()), " from now on (--max-ttl)"),
+      "; sentinels or --wait-replicas make a failover safe"));
   owner_->OnReplicated();
 }
 
