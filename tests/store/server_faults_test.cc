@@ -37,6 +37,27 @@ TEST_F(StoreTest, AReplicaIsLeftUntilItIsAPrimaryAgain) {
   AskFor<core::AcquireGranted>(2, MakeAcquire(2, Lock("k"), Owner(1)));
 }
 
+// It may be behind: what it has is no answer, though it would give it.
+TEST_F(StoreTest, AReplicaShowsNoLocks) {
+  StartAndAwaitUp();
+  AskFor<core::AcquireGranted>(1, MakeAcquire(1, Lock("k"), Owner(1)));
+  for (const bool list : {false, true}) {
+    admin_.Do({"REPLICAOF", "127.0.0.1", "1"});
+    std::optional<absl::Status> status;
+    if (list) {
+      store_->List("default", "", 10, "", seconds(10), [&](const auto& page) { status = page.status(); });
+    } else {
+      store_->Inspect(Lock("k"), 1, seconds(10), [&](const auto& view) { status = view.status(); });
+    }
+    ASSERT_TRUE(loop_.RunUntil([&] { return status.has_value(); }));
+    EXPECT_EQ(status->code(), absl::StatusCode::kUnavailable) << *status;
+    EXPECT_TRUE(status->message().starts_with("READONLY")) << *status;
+    EXPECT_TRUE(loop_.RunUntil([&] { return !seen_.Up(); })) << "another server may be the primary now";
+    admin_.Do({"REPLICAOF", "NO", "ONE"});
+    EXPECT_TRUE(loop_.RunUntil([&] { return seen_.Up(); }));
+  }
+}
+
 TEST_F(StoreTest, AFullServerRefusesNewLocksAndKeepsOldOnes) {
   StartAndAwaitUp();
   AskFor<core::AcquireGranted>(1, MakeAcquire(1, Lock("old"), Owner(1)));

@@ -177,6 +177,7 @@ class ServerNode : private Link::Owner,
   void HearTtl(const core::StoreCommand& command);
   void Refuse(const core::StoreCommand& command, std::string_view cause);
   void RefuseSoon(PendingQueries::Id id, absl::Status why);
+  void RefuseIfReplica(PendingQueries::Id id);
   void Tell(core::Input&& input);
 
   // Const after construction.

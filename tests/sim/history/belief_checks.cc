@@ -8,12 +8,6 @@
 namespace distlock::sim {
 namespace {
 
-// A client with on_disconnect RELEASE accepts that its lock goes to another while it still believes. That needs a
-// broken stream, and only faults break streams.
-bool Accepted(const Index& index, const Tenure& tenure) {
-  return IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm);
-}
-
 // The store lost the earlier grant and granted the lock anew. The earlier belief may last as long as it had been
 // promised, a ttl at most. What a lease is promised that was given a kept lock, an earlier one was.
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
@@ -34,7 +28,7 @@ bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, in
 // when the store cannot be observed, the tokens decide which grant was first.
 bool Excused(const Index& index, const Tenure& a, const Tenure& b, int64_t overlap_end) {
   const auto as_first = [&](const Tenure& first, const Tenure& second) {
-    return Accepted(index, first) || Forgotten(index, first, second.Began(), overlap_end);
+    return IsAccepted(index, first) || Forgotten(index, first, second.Began(), overlap_end);
   };
   if (!index.sees_store && index.TokensMayRepeat(a.lock, kNotSeen, overlap_end))
     return as_first(a, b) || as_first(b, a);
@@ -84,7 +78,7 @@ bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, R
   const Keep& keep = *index.KeepAt(tenure.lock, tenure.from, tenure.token);
   const int64_t needed = tenure.took == kNotSeen ? tenure.until : tenure.took;
   if (keep.until >= needed) return true;
-  if (Accepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until))
+  if (IsAccepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until))
     return false;
   report.Add(keep.how == FreedHow::kReleased ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
              who + " believed in " + report.Lock(tenure.lock) + " from " + Report::At(tenure.from) + " to " +
@@ -106,7 +100,7 @@ void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report)
     return;
   }
   if (tenure.freed == kNotSeen || tenure.until <= tenure.freed) return;
-  if (Accepted(index, tenure) || Forgotten(index, tenure, tenure.freed, tenure.until)) return;
+  if (IsAccepted(index, tenure) || Forgotten(index, tenure, tenure.freed, tenure.until)) return;
   const bool by_release = tenure.how == FreedHow::kReleased;
   report.Add(by_release ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
              who + " believed in " + report.Lock(tenure.lock) + " until " + Report::At(tenure.until) + ", " +
@@ -164,7 +158,7 @@ void CheckRegister(const Index& index, Report& report) {
     const Record& record = index.history.records[static_cast<size_t>(wrong.record)];
     const Tenure& tenure = index.tenures[static_cast<size_t>(wrong.tenure)];
     // Another client rightly got the lock meanwhile.
-    if (Accepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
+    if (IsAccepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
     if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;
     report.Add("I1'", record.lock, {record.lease}, record.at_ns,
                report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " +
@@ -173,6 +167,10 @@ void CheckRegister(const Index& index, Report& report) {
 }
 
 }  // namespace
+
+bool IsAccepted(const Index& index, const Tenure& tenure) {
+  return IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm);
+}
 
 bool IsTakenUntold(const Index& index, const Tenure& tenure) {
   if (tenure.forced == kNotSeen) return false;

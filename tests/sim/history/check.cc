@@ -16,6 +16,7 @@ std::vector<Violation> CheckAll(const History& history) {
   CheckLiveness(index, report);
   CheckLosses(index, report);
   CheckTerms(index, report);
+  CheckLooks(index, report);
   return report.Take();
 }
 

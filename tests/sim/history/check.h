@@ -23,6 +23,9 @@ namespace distlock::sim {
 //   I11  after the faults every request is answered in bounded time
 //   I12  a lease has one token
 //   I13  no lease is lost without a fault that explains it
+//   I14  the holders that a look shows held the lock at some moment between the question and the answer, and no others
+//   I15  a token is shown as the newest only if none had been given after it then, and as stale only if one had
+//   I16  a list has each lock that was held from the question to the answer
 // "history": the records contradict each other. The program that wrote them is wrong, and nothing else was checked.
 struct Violation {
   std::string invariant;

@@ -11,7 +11,8 @@
 
 namespace distlock::sim {
 
-// The brackets say what `code` and `value` are for each kind.
+// The brackets say what `code` and `value` are for each kind. `value` of the store's records but kQueued is the number of
+// the call that did it, where that is known: records of one call are one step.
 enum class RecordKind : uint8_t {
   // By a client, about one lease: all records from the request on have the same `lease` number. A repeat of a detached
   // request under its request_id has the number of the first request.
@@ -88,6 +89,31 @@ struct Record {
   int32_t note = -1;  // index into History::notes
 };
 
+// The answer to a call that only looks at locks. A lock in a page of ListLocks is a look of its own.
+struct Look {
+  enum class Kind : uint8_t {
+    kLock,   // GetLock, which is what `leader` asks, or one lock of a page of ListLocks
+    kToken,  // CheckToken
+    kList,   // all pages of one ListLocks
+  };
+  struct Holder {
+    int64_t lease = -1;  // as the holder is named
+    uint64_t token = 0;
+    friend bool operator==(const Holder&, const Holder&) = default;
+  };
+  Kind kind = Kind::kLock;
+  int32_t actor = -1;         // the broker that was asked
+  int32_t lock = -1;          // kList: none
+  int64_t asked_ns = 0;       // before the question left
+  int64_t told_ns = 0;        // after the answer came
+  uint64_t token = 0;         // kToken: that was asked about
+  bool newest = false;        // kToken: whether it is the newest
+  uint64_t newest_token = 0;  // kLock and kToken
+  std::vector<Holder> holders;  // kLock: by token; of many the first
+  int64_t holder_count = 0;     // kLock: all of them
+  std::vector<int32_t> listed;  // kList: the locks that were shown
+};
+
 struct Actor {
   enum class Kind : uint8_t { kClient, kBroker, kStore, kLink };
   Kind kind = Kind::kClient;
@@ -133,6 +159,12 @@ struct History {
   int64_t longest_ttl_ns = 0;  // with lock_delay
   // Brokers may keep a lock after its release and give it to their next lease, of which the store hears later.
   bool lingers = false;
+  // What is shown of a lock may be older than the question, as where brokers keep locks: looks are not judged.
+  bool shows_late = false;
+  // The store is a quorum of which a minority may be at fault at any time, and no record tells of that.
+  bool silent_minority = false;
+  // The store is a Cluster: a list may miss a lock whose slot moves.
+  bool slots_move = false;
   // Added to every bound for messages there and back and for a busy machine: in calm times, and while there are faults.
   int64_t slack_ns = 100'000'000;
   int64_t slow_ns = 5'000'000'000;
@@ -151,6 +183,7 @@ struct History {
   std::vector<LeaseTerms> leases;
   std::vector<std::string> notes;
   std::vector<Record> records;  // by at_ns
+  std::vector<Look> looks;      // by told_ns
 };
 
 }  // namespace distlock::sim

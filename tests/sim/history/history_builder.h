@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/types.h"
 #include "history/check.h"
@@ -128,6 +129,25 @@ class HistoryBuilder {
     Holds(from, until, lease, token);
   }
 
+  // GetLock, CheckToken and ListLocks.
+  void ShowsLock(int64_t asked, int64_t told, std::vector<Look::Holder> holders, uint64_t newest) {
+    const auto count = static_cast<int64_t>(holders.size());
+    AddLook(asked, told, {.kind = Look::Kind::kLock, .lock = LockNumber("k"), .newest_token = newest,
+                          .holders = std::move(holders), .holder_count = count});
+  }
+  void ChecksToken(int64_t asked, int64_t told, uint64_t token, bool newest, uint64_t newest_token) {
+    AddLook(asked, told, {.kind = Look::Kind::kToken, .lock = LockNumber("k"), .token = token, .newest = newest,
+                          .newest_token = newest_token});
+  }
+  void Lists(int64_t asked, int64_t told, std::vector<int32_t> locks) {
+    AddLook(asked, told, {.kind = Look::Kind::kList, .listed = std::move(locks)});
+  }
+  // The store's records from now on are of that call.
+  HistoryBuilder& ByCall(int64_t call) {
+    call_ = call;
+    return *this;
+  }
+
   void Fault(int64_t at, FaultKind kind, int64_t value = 0, const std::string& actor = "",
              const std::string& lock = "") {
     Add(at, RecordKind::kFault, -1,
@@ -170,11 +190,17 @@ class HistoryBuilder {
     record.at_ns = Ms(at);
     record.kind = kind;
     record.lease = lease;
+    if (kind == RecordKind::kTook || kind == RecordKind::kFreed) record.value = call_;
     if (lease >= 0) {
       record.actor = history_.leases[static_cast<size_t>(lease)].client;
       record.lock = history_.leases[static_cast<size_t>(lease)].lock;
     }
     history_.records.push_back(record);
+  }
+  void AddLook(int64_t asked, int64_t told, Look look) {
+    look.asked_ns = Ms(asked);
+    look.told_ns = Ms(told);
+    history_.looks.push_back(std::move(look));
   }
   int32_t LockNumber(const std::string& name) {
     const auto found = std::find(history_.locks.begin(), history_.locks.end(), name);
@@ -191,6 +217,7 @@ class HistoryBuilder {
   }
 
   History history_;
+  int64_t call_ = 0;
 };
 
 }  // namespace distlock::sim

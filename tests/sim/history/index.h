@@ -119,6 +119,12 @@ class Index {
   int64_t quiet = kForEver;
   int64_t end = 0;  // the last record
 
+  // Of a kGranted, kTook or kNoted.
+  const Tenure& Named(const Record& record) const {
+    int32_t i = fates[static_cast<size_t>(record.lease)].first;
+    while (tenures[static_cast<size_t>(i)].token != record.token) i = tenures[static_cast<size_t>(i)].next;
+    return tenures[static_cast<size_t>(i)];
+  }
   const LeaseTerms& TermsOf(int64_t lease) const { return history.leases[static_cast<size_t>(lease)]; }
   const LeaseTerms& TermsOf(const Tenure& tenure) const { return TermsOf(tenure.lease); }
   // The terms at that time: those of the request, but SHARED after a downgrade; where the store cannot be observed,

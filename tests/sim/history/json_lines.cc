@@ -115,6 +115,7 @@ void HistoryReader::ReadLine(const std::string& text) {
     const json& run = object.at("run");
     return ReadRun(Line(run));
   }
+  if (line.Has("look")) return ReadLook(line);
   const auto kind = line.Get<std::string>("kind");
   if (kind == "died") {
     deaths_.push_back({line.Get<int64_t>("at"), ActorNumber(line.Get<std::string>("actor"), Actor::Kind::kClient)});
@@ -129,6 +130,9 @@ void HistoryReader::ReadRun(const Line& line) {
   has_run_ = true;
   history_.calm = line.Get("calm", false);
   history_.lingers = line.Get("lingers", false);
+  history_.shows_late = line.Get("shows_late", false);
+  history_.slots_move = line.Get("slots_move", false);
+  history_.silent_minority = line.Get("silent_minority", false);
   history_.validity_ns = line.Get<int64_t>("validity");
   history_.longest_ttl_ns = line.Get<int64_t>("longest_ttl");
   history_.slack_ns = line.Get("slack", history_.slack_ns);
@@ -174,6 +178,27 @@ void HistoryReader::ReadTerms(const Line& line, int64_t lease) {
   terms.detached = line.Get("detached", false);
   terms.risky = line.Get("risky", false);
   terms.freed_by_promise = line.Get("freed_by_promise", false);
+}
+
+void HistoryReader::ReadLook(const Line& line) {
+  const auto kind = ValueOf(LookNames(), line.Get<std::string>("look"));
+  if (!kind) throw std::runtime_error("unknown look");
+  Look look{.kind = static_cast<Look::Kind>(*kind),
+            .asked_ns = line.Get<int64_t>("asked"),
+            .told_ns = line.Get<int64_t>("told"),
+            .token = line.Get<uint64_t>("token", 0),
+            .newest = line.Get("newest", false),
+            .newest_token = line.Get<uint64_t>("newest_token", 0),
+            .holder_count = line.Get<int64_t>("holder_count", 0)};
+  if (line.Has("actor")) look.actor = ActorNumber(line.Get<std::string>("actor"), Actor::Kind::kBroker);
+  if (line.Has("lock")) look.lock = Number(locks_, history_.locks, line.Get<std::string>("lock"));
+  for (const auto& [lease, token] : line.Get<std::vector<std::pair<std::string, uint64_t>>>("holders", {})) {
+    look.holders.push_back({LeaseNumber(lease), token});
+  }
+  for (const std::string& name : line.Get<std::vector<std::string>>("listed", {})) {
+    look.listed.push_back(Number(locks_, history_.locks, name));
+  }
+  history_.looks.push_back(std::move(look));
 }
 
 int32_t HistoryReader::Number(std::map<std::string, int32_t, std::less<>>& numbers, std::vector<std::string>& names,
@@ -239,6 +264,8 @@ History HistoryReader::Take() {
   for (const Died& died : deaths_) CloseLeasesOf(died, closed);
   history_.records.insert(history_.records.end(), closed.begin(), closed.end());
   std::stable_sort(history_.records.begin(), history_.records.end(), earlier);
+  std::stable_sort(history_.looks.begin(), history_.looks.end(),
+                   [](const Look& a, const Look& b) { return a.told_ns < b.told_ns; });
   // Only the request says which lock its lease is about.
   for (Record& record : history_.records) {
     if (record.lease >= 0) record.lock = history_.leases[static_cast<size_t>(record.lease)].lock;
@@ -283,11 +310,39 @@ json ObjectOf(const History& history, const Record& record) {
   return object;
 }
 
+json ObjectOf(const History& history, const Look& look) {
+  json object = {{"look", NameOf(LookNames(), static_cast<int64_t>(look.kind))},
+                 {"asked", look.asked_ns},
+                 {"told", look.told_ns}};
+  if (look.actor >= 0) object["actor"] = history.actors[static_cast<size_t>(look.actor)].name;
+  if (look.lock >= 0) object["lock"] = history.locks[static_cast<size_t>(look.lock)];
+  if (look.kind == Look::Kind::kList) {
+    object["listed"] = json::array();
+    for (const int32_t lock : look.listed) object["listed"].push_back(history.locks[static_cast<size_t>(lock)]);
+    return object;
+  }
+  object["newest_token"] = look.newest_token;
+  if (look.kind == Look::Kind::kToken) {
+    object["token"] = look.token;
+    object["newest"] = look.newest;
+    return object;
+  }
+  object["holder_count"] = look.holder_count;
+  object["holders"] = json::array();
+  for (const Look::Holder& one : look.holders) {
+    object["holders"].push_back(json::array({std::to_string(one.lease), one.token}));
+  }
+  return object;
+}
+
 }  // namespace
 
 void WriteHistory(const History& history, std::ostream& out) {
   const json run = {{"calm", history.calm},
                     {"lingers", history.lingers},
+                    {"shows_late", history.shows_late},
+                    {"slots_move", history.slots_move},
+                    {"silent_minority", history.silent_minority},
                     {"validity", history.validity_ns},
                     {"longest_ttl", history.longest_ttl_ns},
                     {"slack", history.slack_ns},
@@ -296,6 +351,7 @@ void WriteHistory(const History& history, std::ostream& out) {
                     {"give_back", history.give_back_ns}};
   out << json{{"run", run}}.dump() << '\n';
   for (const Record& record : history.records) out << ObjectOf(history, record).dump() << '\n';
+  for (const Look& look : history.looks) out << ObjectOf(history, look).dump() << '\n';
 }
 
 }  // namespace distlock::sim

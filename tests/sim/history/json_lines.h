@@ -8,6 +8,7 @@
 //   {"at": 18, "kind": "granted", "actor": "client 3", "lease": "3-17", "token": 1792}
 //   {"at": 19, "kind": "fault", "fault": "link_reset", "actor": "net 1", "lasts": 0}
 //   {"at": 20, "kind": "died", "actor": "client 3"}
+//   {"look": "lock", "asked": 21, "told": 22, "actor": "broker 1", "lock": "k1", "newest_token": 1792, ...}
 //
 // `kind` is one of KindNames(), or `died`: a process was killed; its open leases end with it. Times and durations are
 // ns. json_lines.cc says which fields a kind has.
@@ -49,6 +50,7 @@ class HistoryReader {
   void ReadRun(const Line& line);
   void ReadRecord(const Line& line, RecordKind kind);
   void ReadTerms(const Line& line, int64_t lease);
+  void ReadLook(const Line& line);
   void CloseLeasesOf(const Died& died, std::vector<Record>& closed) const;
 
   History history_;

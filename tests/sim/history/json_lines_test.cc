@@ -47,6 +47,9 @@ HistoryBuilder Everything() {
   b.Fault(15, FaultKind::kStoreClock, -4, "redis");
   b.Forgot(16, "k");
   b.Forgot(16);
+  b.ShowsLock(4, 16, {{ann, 1792000000000001}, {bob, 3}}, 3);
+  b.ChecksToken(4, 17, 1792000000000001, true, 1792000000000001);
+  b.Lists(4, 18, {1, 0});
   b.Healed(17);
   b.Quiet(18);
   b.Left(18, 2, "keys");
@@ -70,7 +73,7 @@ TEST(JsonLines, MayComeInAnyOrderAndInManyFiles) {
   for (std::string line; std::getline(in, line);) lines.push_back(line + "\n");
   std::reverse(lines.begin(), lines.end());
   const History back = ReadAll(lines);
-  EXPECT_EQ(back.records.size(), lines.size() - 1);
+  EXPECT_EQ(back.records.size() + back.looks.size(), lines.size() - 1);
   EXPECT_TRUE(std::is_sorted(back.records.begin(), back.records.end(),
                              [](const Record& a, const Record& b) { return a.at_ns < b.at_ns; }));
   EXPECT_EQ(back.records.front().kind, RecordKind::kAsked);

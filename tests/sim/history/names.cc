@@ -69,6 +69,11 @@ Names ActorKindNames() {
   return kNames;
 }
 
+Names LookNames() {
+  static constexpr std::string_view kNames[] = {"lock", "token", "list"};
+  return kNames;
+}
+
 std::optional<uint8_t> ValueOf(Names names, std::string_view name) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) return static_cast<uint8_t>(i);

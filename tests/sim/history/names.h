@@ -21,6 +21,7 @@ std::span<const std::string_view> RefusalNames();    // core::RefusalReason, as 
 std::span<const std::string_view> ReleaseNames();    // core::ReleaseOutcome
 std::span<const std::string_view> LostNames();       // core::LostReason
 std::span<const std::string_view> ActorKindNames();  // Actor::Kind
+std::span<const std::string_view> LookNames();       // Look::Kind
 
 inline std::string_view NameOf(std::span<const std::string_view> names, int64_t value) {
   return value >= 0 && value < static_cast<int64_t>(names.size()) ? names[static_cast<size_t>(value)] : "?";

@@ -37,12 +37,6 @@ class Greatest {
   std::vector<int32_t> by_lock_;
 };
 
-const Tenure& Named(const Index& index, const Record& record) {
-  int32_t i = index.fates[static_cast<size_t>(record.lease)].first;
-  while (index.tenures[static_cast<size_t>(i)].token != record.token) i = index.tenures[static_cast<size_t>(i)].next;
-  return index.tenures[static_cast<size_t>(i)];
-}
-
 // I1 by the store's records: the leases that hold the lock beside `tenure`.
 void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const Tenure& tenure, int64_t at,
                 Report& report) {
@@ -77,7 +71,7 @@ void CheckGrants(const Index& index, Report& report) {
       case RecordKind::kNoted:
       case RecordKind::kTook: {
         if (record.kind == RecordKind::kNoted && record.code == 0) holders[static_cast<size_t>(record.lock)].clear();
-        const Tenure& tenure = Named(index, record);
+        const Tenure& tenure = index.Named(record);
         const Tenure* first = taken.Of(record.lock);
         if (record.at_ns == tenure.took) {
           if (first != nullptr && first->token >= tenure.token && first != &tenure) {
@@ -98,7 +92,7 @@ void CheckGrants(const Index& index, Report& report) {
         break;
       }
       case RecordKind::kGranted: {
-        const Tenure& tenure = Named(index, record);
+        const Tenure& tenure = index.Named(record);
         const int32_t number = told_before[static_cast<size_t>(record.lease)];
         const Tenure* before = number < 0 ? nullptr : &index.tenures[static_cast<size_t>(number)];
         // A kept lock has tokens of the time when the store gave it, which may have forgotten it since.

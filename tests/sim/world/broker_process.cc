@@ -38,9 +38,11 @@ void BrokerProcess::Start() {
   config.validity = env_.temper.validity;
   config.queue_slot = env_.temper.queue_slot;
   config.store_timeout = env_.temper.store_timeout;
-  config.linger = env_.temper.lingers[static_cast<size_t>(number_)];
-  config.covers = true;
-  config.linger_pause = env_.temper.linger_pause;
+  if (const Duration linger = env_.temper.lingers[static_cast<size_t>(number_)]; linger > Duration(0)) {
+    config.linger = linger;
+    config.covers = true;
+    config.linger_pause = env_.temper.linger_pause;
+  }
   config.seed = env_.dice.Next();
   if (env_.temper.topology == Topology::kCluster) config.store = store::ClusterStore::kTraits;
   if (env_.temper.topology == Topology::kQuorum) config.store = store::RedlockStore::kTraits;
@@ -127,24 +129,35 @@ void BrokerProcess::Force(core::ForceRelease force) {
   Post([this, force = std::move(force)] { Enqueue(force); });
 }
 
+void BrokerProcess::Look(std::optional<core::LockName> about, Question ask) {
+  Enqueue(core::BeforeLook{std::move(about)});
+  Enqueue(Mail{{}, std::move(ask)});
+}
+
 void BrokerProcess::HearOfDeath(core::SessionId session, Duration later) {
   PostAfter(later, [this, session] { Enqueue(core::HolderDied{session, ""}); });
 }
 
 // The mailbox: inputs that streams post are taken together, a little later.
-void BrokerProcess::Enqueue(core::Input input) {
-  mail_.push_back(std::move(input));
+void BrokerProcess::Enqueue(Mail mail) {
+  mail_.push_back(std::move(mail));
   if (std::exchange(mail_waits_, true)) return;
   PostAfter(env_.dice.Between(Duration(0), microseconds(50)), [this] { TakeMail(); });
 }
 
 void BrokerProcess::TakeMail() {
   mail_waits_ = false;
-  std::deque<core::Input> mail = std::move(mail_);
+  std::deque<Mail> mail = std::move(mail_);
   mail_.clear();
   const uint64_t before = life();
-  for (core::Input& input : mail) {
-    if (before == life()) Step(std::move(input));
+  for (Mail& one : mail) {
+    if (before != life()) return;
+    if (!one.question) {
+      Step(std::move(one.input));
+    } else {
+      one.question(*store_);
+      FlushStore();
+    }
   }
 }
 

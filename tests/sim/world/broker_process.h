@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ class BrokerProcess : public Process, private store::StoreListener {
   void Restart(Duration heard_within, Duration down);
   void Drain(Duration timeout);
   void Force(core::ForceRelease force);
+  // As ShardSet has it: a question about one lock, or all, behind the inputs that wait. Its answer comes by a callback of
+  // the reader, perhaps after this life.
+  using Question = std::function<void(store::StoreReader&)>;
+  void Look(std::optional<core::LockName> about, Question ask);
   // The process that opened the session has ended; this broker learns of it so much later, if it lives until then.
   void HearOfDeath(core::SessionId session, Duration later);
 
@@ -44,7 +49,12 @@ class BrokerProcess : public Process, private store::StoreListener {
   const std::string& broker_id() const { return broker_id_; }
 
  private:
-  void Enqueue(core::Input input);
+  struct Mail {
+    core::Input input;
+    Question question;  // if set, this
+  };
+  void Enqueue(core::Input input) { Enqueue(Mail{std::move(input), nullptr}); }
+  void Enqueue(Mail mail);
   void TakeMail();
   void Step(core::Input input);
   void OnStoreInput(core::Input&& input) override;
@@ -65,7 +75,7 @@ class BrokerProcess : public Process, private store::StoreListener {
   std::shared_ptr<SimDialer> dialer_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<Front> front_;
-  std::deque<core::Input> mail_;
+  std::deque<Mail> mail_;
   bool mail_waits_ = false;
   std::vector<core::Effect> effects_;
   std::deque<core::Input> todo_;  // inputs that come while a step is performed

@@ -69,6 +69,14 @@ class Env {
           .lock = lock,
           .value = lasts.count()});
   }
+  void Note(Look look) {
+    look.told_ns = now_ns();
+    Mix(static_cast<uint64_t>(look.asked_ns));
+    Mix(static_cast<uint64_t>(look.told_ns));
+    Mix(look.newest_token);
+    for (const Look::Holder& one : look.holders) Mix(one.token);
+    history.looks.push_back(std::move(look));
+  }
   int32_t AddActor(Actor::Kind kind, std::string name) {
     history.actors.push_back({kind, std::move(name)});
     return static_cast<int32_t>(history.actors.size()) - 1;

@@ -101,6 +101,7 @@ void StoreObserver::OnChange(std::string_view key, ChangeKind kind) {
 }
 
 void StoreObserver::Look(bool forgotten) {
+  ++calls_;
   if (of_) {
     // As below: one of many holders may have expired.
     for (Lock& lock : locks_) {
@@ -376,6 +377,7 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   record.actor = store_->actor();
   record.lock = lock;
   record.lease = lease;
+  if (kind != RecordKind::kQueued) record.value = calls_;
   env_.Note(record);
   env_.Log([&] {
     static const char* const kWords[] = {"queued", "out of the queue",   "holds", "was kept, and holds", "freed",

@@ -114,6 +114,7 @@ class StoreObserver {
   std::vector<Lock> locks_;
   std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: every holder and waiter so far
   bool changed_ = false;
+  int64_t calls_ = 0;    // of the store, so far
   int64_t ends_us_ = 0;  // when the first of many holders expires; 0: none
 };
 

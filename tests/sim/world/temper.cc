@@ -237,19 +237,19 @@ void MakeReading(uint64_t seed, Temper& temper) {
   temper.busy_time = std::min<Duration>(temper.busy_time, seconds(5));
 }
 
-// Not of the dice: other worlds stay as they are. All brokers keep locks, or all but one.
+// Not of the dice: worlds without lingering stay as they are. All brokers keep locks, or all but one.
 void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   const Workload workload = wishes.workload;
   temper.lingers.resize(static_cast<size_t>(temper.brokers));
   const uint64_t draw = Dice(seed ^ 0x6c696e676572).Next() >> 8;
-  if (!wishes.linger && draw % 3 != 1) return;
+  temper.strays = draw / 2304 % 3 == 0 ? 0.0 : 0.3;
+  if (!wishes.linger) return;
   for (size_t i = 0; i < temper.lingers.size(); ++i) {
     const bool keeps = draw / 3 % 4 != i + 1 || temper.brokers == 1;
     if (keeps) temper.lingers[i] = draw / 12 % 2 == 0 ? milliseconds(50) : milliseconds(10);
   }
   const Duration pauses[] = {milliseconds(1), milliseconds(100), seconds(1)};
   temper.linger_pause = pauses[draw / 24 % 3];
-  temper.strays = draw / 2304 % 3 == 0 ? 0.0 : 0.3;
   if (draw / 9216 % 4 == 3 && (workload == Workload::kMixed || workload == Workload::kRw)) {
     return MakeReading(seed, temper);
   }
@@ -262,6 +262,13 @@ void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   temper.longest_hold = draw / 72 % 4 == 1 ? milliseconds(300) : milliseconds(2);
   temper.max_hold = temper.lock_delay = temper.reentrant = temper.downgrade = 0;
   temper.mutexes = draw / 576 % 4 != 0;
+}
+
+// Not of the dice either.
+void DrawLookers(uint64_t seed, Temper& temper) {
+  Dice dice(seed ^ 0x6c6f6f6b);
+  temper.lookers = dice.Roll(3);
+  temper.look_every = dice.Pick<Duration>({milliseconds(20), milliseconds(200), seconds(1)});
 }
 
 // Many clients want one lock for short times, so that a late command finds another holder.
@@ -336,6 +343,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawNetwork(seed, temper);
   DrawLingering(seed, wishes, temper);
+  DrawLookers(seed, temper);
   DrawWays(dice, temper);  // after the number of locks is drawn
   if (temper.topology == Topology::kQuorum) {
     for (Way& way : temper.ways) way.limit = 0;  // there are no permits

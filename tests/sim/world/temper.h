@@ -33,7 +33,8 @@ struct WorldWishes {
   Workload workload = Workload::kMixed;
   std::optional<Topology> topology;
   bool hold_off = true;  // false: brokers do not hold off, so that a failover shows violations
-  bool linger = false;   // true: all brokers keep locks after their release; else those of a third of all worlds
+  bool linger = false;   // brokers keep locks after their release, and may cover readers; not so by default
+  bool strict = false;   // what is shown is judged even while brokers keep locks: expect violations
 };
 
 // The modes and the policy of a lock.
@@ -74,7 +75,7 @@ struct Temper {
   double late_bytes = 0;  // fraction of ended connections whose last bytes arrive up to longest_late later
   Duration longest_late{};
   Duration notice_lag{};          // how much later hand-off messages arrive than replies to commands
-  std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release
+  std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release; 0 by default
   Duration linger_pause{};        // as core::BrokerConfig has it
   double strays = 0;              // lease ids of sessions that come again, through any broker, after their release
   Duration gather{};              // for how long brokers gather commands for one call; 0: they do not
@@ -97,6 +98,8 @@ struct Temper {
   double reentrant = 0;      // fraction of wishes that are acquired twice by one owner
   double together = 0;       // fraction of wishes for several locks, all or nothing
   Duration force_every{};    // interval of forced releases; 0: none
+  int lookers = 0;           // programs that ask what is held, each in turn
+  Duration look_every{};     // their usual pause
   Duration busy_time{};      // how long clients make new wishes
   std::vector<int> faults;   // indices into Faults() that happen here
   bool late_timers = false;  // a process that stood still may do all that came meanwhile before its timers

@@ -32,6 +32,7 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   }
   MakeClients();
   MakeWatchers();
+  MakeLookers(wishes);
 }
 
 void World::MakeStores() {
@@ -124,6 +125,15 @@ void World::MakeWatchers() {
     env_.time.After(kNewsTime,
                     [this, lock, since = observer_->SightOf(lock).since] { CheckWatchers(lock, since, kNewsTime); });
   });
+}
+
+void World::MakeLookers(const WorldWishes& wishes) {
+  const std::vector<Duration>& lingers = env_.temper.lingers;
+  const bool keeps = std::ranges::any_of(lingers, [](Duration one) { return one > Duration(0); });
+  env_.history.shows_late = keeps && !wishes.strict;
+  env_.history.slots_move = cluster_set_ != nullptr;
+  env_.history.silent_minority = env_.temper.minority;
+  for (int i = 0; i < env_.temper.lookers; ++i) lookers_.push_back(std::make_unique<Looker>(env_, i, brokers_));
 }
 
 // A change after `since`, or a very recent one, need not have been reported yet.
@@ -256,6 +266,7 @@ Outcome World::Run() {
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
   for (auto& watcher : watchers_) watcher->Start();
+  for (auto& looker : lookers_) looker->Start();
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
   Administer();
@@ -279,6 +290,7 @@ Outcome World::Run() {
     }
     for (auto& client : clients_) client->Leave();
     for (auto& watcher : watchers_) watcher->Leave();
+    for (auto& looker : lookers_) looker->Leave();
     RunUntil(kQuietTime, false);
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();

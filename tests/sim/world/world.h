@@ -15,6 +15,7 @@
 #include "world/client_process.h"
 #include "world/cluster_failover.h"
 #include "world/cluster_set.h"
+#include "world/looker.h"
 #include "world/replica_set.h"
 #include "world/store_observer.h"
 #include "world/watcher.h"
@@ -80,6 +81,7 @@ class World {
   std::vector<Process*> Brokers() const;
   void MakeClients();
   void MakeWatchers();
+  void MakeLookers(const WorldWishes& wishes);
   void CheckWatchers(int32_t lock, Instant since, Duration due);
   std::unique_ptr<ClientProcess> MakeClient(int number);
   void AddReplica(size_t index);
@@ -104,6 +106,7 @@ class World {
   std::vector<std::unique_ptr<BrokerProcess>> brokers_;
   std::vector<std::unique_ptr<ClientProcess>> clients_;
   std::vector<std::unique_ptr<Watcher>> watchers_;
+  std::vector<std::unique_ptr<Looker>> lookers_;
   bool told_in_time_ = false;  // no fault delays notices now
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
   std::map<int64_t, Instant> over_;  // leases that were refused or released, by number
