@@ -8,15 +8,15 @@
 
 namespace distlock::sim {
 
-void CheckBelief(const Index& index, Report& report);        // I1, I1', I3
-void CheckTokens(const Index& index, Report& report);        // I2, I12
-void CheckQueues(const Index& index, Report& report);        // I4, I5
-void CheckClientQueues(const Index& index, Report& report);  // I5, where the store is not observed
-void CheckRecovery(const Index& index, Report& report);      // I7
-void CheckLiveness(const Index& index, Report& report);      // I6, I11
-void CheckLosses(const Index& index, Report& report);        // I13
-void CheckTerms(const Index& index, Report& report);         // I7, I8
-void CheckLooks(const Index& index, Report& report);         // I14, I15, I16
+void CheckBelief(const Index& index, Report& report);         // I1, I1', I3
+void CheckTokens(const Index& index, Report& report);         // I2, I12
+void CheckQueues(const Index& index, Report& report);         // I4, I5
+void CheckClientQueues(const Index& index, Report& report);   // I5, where the store is not observed
+void CheckRecovery(const Index& index, Report& report);       // I7
+void CheckLiveness(const Index& index, Report& report);       // I6, I11
+void CheckLosses(const Index& index, Report& report);         // I13
+void CheckTerms(const Index& index, Report& report);          // I7, I8
+void CheckLooks(const Index& index, Report& report);          // I14, I15, I16
 void CheckLooksByBelief(const Index& index, Report& report);  // the same, where the store is not observed
 
 // For stories of looks.

@@ -11,8 +11,8 @@
 
 namespace distlock::sim {
 
-// The brackets say what `code` and `value` are for each kind. `value` of the store's records but kQueued is the number of
-// the call that did it, where that is known: records of one call are one step.
+// The brackets say what `code` and `value` are for each kind. `value` of the store's records but kQueued is the number
+// of the call that did it, where that is known: records of one call are one step.
 enum class RecordKind : uint8_t {
   // By a client, about one lease: all records from the request on have the same `lease` number. A repeat of a detached
   // request under its request_id has the number of the first request.
@@ -102,13 +102,13 @@ struct Look {
     friend bool operator==(const Holder&, const Holder&) = default;
   };
   Kind kind = Kind::kLock;
-  int32_t actor = -1;         // the broker that was asked
-  int32_t lock = -1;          // kList: none
-  int64_t asked_ns = 0;       // before the question left
-  int64_t told_ns = 0;        // after the answer came
-  uint64_t token = 0;         // kToken: that was asked about
-  bool newest = false;        // kToken: whether it is the newest
-  uint64_t newest_token = 0;  // kLock and kToken
+  int32_t actor = -1;           // the broker that was asked
+  int32_t lock = -1;            // kList: none
+  int64_t asked_ns = 0;         // before the question left
+  int64_t told_ns = 0;          // after the answer came
+  uint64_t token = 0;           // kToken: that was asked about
+  bool newest = false;          // kToken: whether it is the newest
+  uint64_t newest_token = 0;    // kLock and kToken
   std::vector<Holder> holders;  // kLock: by token; of many the first
   int64_t holder_count = 0;     // kLock: all of them
   std::vector<int32_t> listed;  // kList: the locks that were shown

@@ -132,12 +132,20 @@ class HistoryBuilder {
   // GetLock, CheckToken and ListLocks.
   void ShowsLock(int64_t asked, int64_t told, std::vector<Look::Holder> holders, uint64_t newest) {
     const auto count = static_cast<int64_t>(holders.size());
-    AddLook(asked, told, {.kind = Look::Kind::kLock, .lock = LockNumber("k"), .newest_token = newest,
-                          .holders = std::move(holders), .holder_count = count});
+    AddLook(asked, told,
+            {.kind = Look::Kind::kLock,
+             .lock = LockNumber("k"),
+             .newest_token = newest,
+             .holders = std::move(holders),
+             .holder_count = count});
   }
   void ChecksToken(int64_t asked, int64_t told, uint64_t token, bool newest, uint64_t newest_token) {
-    AddLook(asked, told, {.kind = Look::Kind::kToken, .lock = LockNumber("k"), .token = token, .newest = newest,
-                          .newest_token = newest_token});
+    AddLook(asked, told,
+            {.kind = Look::Kind::kToken,
+             .lock = LockNumber("k"),
+             .token = token,
+             .newest = newest,
+             .newest_token = newest_token});
   }
   void Lists(int64_t asked, int64_t told, std::vector<int32_t> locks) {
     AddLook(asked, told, {.kind = Look::Kind::kList, .listed = std::move(locks)});

@@ -311,9 +311,8 @@ json ObjectOf(const History& history, const Record& record) {
 }
 
 json ObjectOf(const History& history, const Look& look) {
-  json object = {{"look", NameOf(LookNames(), static_cast<int64_t>(look.kind))},
-                 {"asked", look.asked_ns},
-                 {"told", look.told_ns}};
+  json object = {
+      {"look", NameOf(LookNames(), static_cast<int64_t>(look.kind))}, {"asked", look.asked_ns}, {"told", look.told_ns}};
   if (look.actor >= 0) object["actor"] = history.actors[static_cast<size_t>(look.actor)].name;
   if (look.lock >= 0) object["lock"] = history.locks[static_cast<size_t>(look.lock)];
   if (look.kind == Look::Kind::kList) {

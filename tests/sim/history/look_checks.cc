@@ -64,8 +64,8 @@ void CheckNewest(const Index& index, const LockStates& states, const Look& look,
   if ((was && Agrees(look)) || !report.Wants("I15")) return;
   const LockState& state = *states.From(look.lock, look.asked_ns);
   report.Add("I15", look.lock, {state.holders.empty() ? -1 : state.holders.front().lease}, look.told_ns,
-             WordsOf(index, report, look) + " showed " + std::to_string(look.newest_token) + " as the newest token; but that was " +
-                 std::to_string(state.newest));
+             WordsOf(index, report, look) + " showed " + std::to_string(look.newest_token) +
+                 " as the newest token; but that was " + std::to_string(state.newest));
 }
 
 void CheckList(const Index& index, const LockStates& states, const Look& look, Report& report) {
@@ -76,8 +76,8 @@ void CheckList(const Index& index, const LockStates& states, const Look& look, R
     if (!report.Wants("I16")) return;
     const LockState& state = *states.From(lock, look.asked_ns);
     report.Add("I16", lock, {state.holders.front().lease}, look.told_ns,
-               WordsOf(index, report, look) + " had no " + report.Lock(lock) + ", but all that time it was held, first by " +
-                   Words(report, state.holders));
+               WordsOf(index, report, look) + " had no " + report.Lock(lock) +
+                   ", but all that time it was held, first by " + Words(report, state.holders));
   }
 }
 

@@ -39,11 +39,11 @@ class Judge {
   void Newest(const Look& look) const {
     const Tenure* const newer = Newer(look);
     if (newer == nullptr && Agrees(look)) return;
-    report_.Add("I15", look.lock, {newer == nullptr ? -1 : newer->lease}, look.told_ns,
-                WordsOf(index_, report_, look) + " showed " + std::to_string(look.newest_token) +
-                    " as the newest token; but " +
-                    (newer == nullptr ? "took another one for it"
-                                      : report_.Lease(newer->lease) + " had been told " + std::to_string(newer->token)));
+    report_.Add(
+        "I15", look.lock, {newer == nullptr ? -1 : newer->lease}, look.told_ns,
+        WordsOf(index_, report_, look) + " showed " + std::to_string(look.newest_token) + " as the newest token; but " +
+            (newer == nullptr ? "took another one for it"
+                              : report_.Lease(newer->lease) + " had been told " + std::to_string(newer->token)));
   }
 
   void List(const Look& look) const {
@@ -70,8 +70,8 @@ class Judge {
     });
   }
 
-  // Fewer than all servers of a quorum may have answered, or one that has forgotten: then a holder is shown that may have
-  // most votes, and one that is about to join again there is not.
+  // Fewer than all servers of a quorum may have answered, or one that has forgotten: then a holder is shown that may
+  // have most votes, and one that is about to join again there is not.
   bool IsBlurred(const Look& look) const {
     if (!index_.history.stray_votes) return false;
     return index_.history.silent_minority || index_.TroubledUntil(look.told_ns) >= look.asked_ns;
@@ -84,9 +84,11 @@ class Judge {
       if (belief->from > look.asked_ns) return nullptr;
       if (belief->until < look.told_ns) continue;
       const Tenure& tenure = index_.tenures[static_cast<size_t>(belief->tenure)];
-      const bool shown = std::ranges::any_of(
-          look.holders, [&](const Look::Holder& one) { return one.lease == tenure.lease && one.token == tenure.token; });
-      if (shown || IsAccepted(index_, tenure) || MayHaveForgotten(index_.BeganNotBefore(tenure), look.told_ns)) continue;
+      const bool shown = std::ranges::any_of(look.holders, [&](const Look::Holder& one) {
+        return one.lease == tenure.lease && one.token == tenure.token;
+      });
+      if (shown || IsAccepted(index_, tenure) || MayHaveForgotten(index_.BeganNotBefore(tenure), look.told_ns))
+        continue;
       return &tenure;
     }
     return nullptr;
@@ -104,8 +106,9 @@ class Judge {
     }
     if (over.since == kNotSeen || MayHaveForgotten(over.since, look.told_ns)) return;
     report_.Add("I14", look.lock, {known ? one.lease : -1}, look.told_ns,
-                WordsOf(index_, report_, look) + " showed as a holder " + (known ? report_.Lease(one.lease) : "nobody") +
-                    " (token " + std::to_string(one.token) + "), but " + over.why);
+                WordsOf(index_, report_, look) + " showed as a holder " +
+                    (known ? report_.Lease(one.lease) : "nobody") + " (token " + std::to_string(one.token) + "), but " +
+                    over.why);
   }
 
   Over OverBefore(const Look& look, const Look::Holder& one) const {

@@ -35,7 +35,9 @@ void Looker::Start() {
 
 // Often again at once, so that the questions cross what happens.
 void Looker::AskLater() {
-  const Duration most = env_.dice.Chance(0.5) ? milliseconds(2) : 2 * env_.temper.look_every;
+  const Duration most = !env_.acting            ? seconds(4)
+                        : env_.dice.Chance(0.4) ? milliseconds(2)
+                                                : 2 * env_.temper.look_every;
   PostAfter(env_.dice.Between(Duration(0), most), [this] { Ask(); });
 }
 

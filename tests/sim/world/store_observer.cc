@@ -65,11 +65,6 @@ void StoreObserver::WatchAll(const std::vector<StoreProcess*>& stores, std::func
   SeeMoves();
 }
 
-void StoreObserver::SeeMoves() {
-  OnChange("", ChangeKind::kFlushed);
-  Look();
-}
-
 void StoreObserver::AwaitEnds() {
   std::map<StoreProcess*, int64_t> first;
   for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {

@@ -28,7 +28,10 @@ class StoreObserver {
   // the lock is looked at later.
   void WatchAll(const std::vector<StoreProcess*>& stores, std::function<StoreProcess*(int32_t lock)> of);
   // Locks may be in other stores now.
-  void SeeMoves();
+  void SeeMoves() {
+    OnChange("", ChangeKind::kFlushed);
+    Look();
+  }
   // Called after each call: records the changes. `forgotten`: the change was not made by a script.
   void Look(bool forgotten = false);
   // The store need not keep the present holders and waiters any more.

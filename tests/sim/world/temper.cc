@@ -267,8 +267,8 @@ void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
 // Not of the dice either.
 void DrawLookers(uint64_t seed, Temper& temper) {
   Dice dice(seed ^ 0x6c6f6f6b);
-  temper.lookers = dice.Roll(3);
-  temper.look_every = dice.Pick<Duration>({milliseconds(20), milliseconds(200), seconds(1)});
+  temper.lookers = std::min(dice.Roll(4), 2);
+  temper.look_every = dice.Pick<Duration>({milliseconds(60), milliseconds(300), seconds(1)});
 }
 
 // Many clients want one lock for short times, so that a late command finds another holder.
