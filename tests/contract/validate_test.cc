@@ -87,6 +87,24 @@ TEST(Validate, ALeaseIdCannotAskForMoreThanTheLimits) {
   EXPECT_TRUE(check.ok());
 }
 
+TEST(Validate, ATtlIsShorterOnceTheStoreIsSeenToBeReplicated) {
+  const auto seen = std::make_shared<std::atomic<bool>>(false);
+  Limits limits;
+  limits.default_ttl = seconds(40);
+  limits.store_is_replicated = seen;
+  v1::LockSpec spec;
+  spec.set_key("k");
+  for (const bool is_replicated : {false, true}) {
+    *seen = is_replicated;
+    spec.clear_ttl();
+    EXPECT_EQ(Validator(limits).Spec(spec, "lock", true).ttl, seconds(is_replicated ? 30 : 40)) << "unless asked";
+    *spec.mutable_ttl() = Time(31);
+    Validator check(limits);
+    check.Spec(spec, "lock", true);
+    EXPECT_EQ(check.ok(), !is_replicated);
+  }
+}
+
 // The ttl is cut to max_hold, and would be shorter than the shortest ttl.
 TEST(Validate, MaxHoldOfADetachedLeaseIsNoShorterThanATtl) {
   Limits limits;

@@ -15,6 +15,8 @@ from sentinel_set import NAME, SentinelSet
 from test_start import CONFIG, UNAVAILABLE, complaint
 
 WAIT = ("--wait-replicas", "1")
+# A primary with a replica is one that fails over: without --max-ttl no lease may be as long as these.
+PATIENTLY = (*WAIT, *PATIENT, "--max-ttl", f"{LONG_TTL_S}s")
 MAX_TTL_S = 20
 SHORT_TTL_S = 3.0
 # A failover begins when it is asked for, and is not given up, however long the machine lets a process wait.
@@ -40,7 +42,7 @@ def in_step(primary):
 
 def test_whoever_is_granted_a_lock_finds_it_at_the_replica(world, pair):
     primary, replica = pair
-    with world.distlockd(primary.url, *WAIT, *PATIENT).client() as client:
+    with world.distlockd(primary.url, *PATIENTLY).client() as client:
         for i in range(100):
             granted = client.acquire(client.spec(f"k{i}", ttl=LONG_TTL_S))
             assert replica.command("EXISTS", primary.key(f"k{i}", "h")) == 1, "granted before it was confirmed"
@@ -54,7 +56,7 @@ def test_whoever_is_granted_a_lock_finds_it_at_the_replica(world, pair):
 
 def test_a_lock_passes_between_brokers_and_the_next_holder_is_confirmed(world, pair):
     primary, replica = pair
-    first, second = (world.distlockd(primary.url, *WAIT, *PATIENT, name=name) for name in ("first", "second"))
+    first, second = (world.distlockd(primary.url, *PATIENTLY, name=name) for name in ("first", "second"))
     holder = Holder(world.client(first.url), "session", ttl=LONG_TTL_S).granted()
     waiting = waiter(world.client(second.url), ttl=LONG_TTL_S)
     eventually(lambda: primary.command("EXISTS", primary.key("k", "q")), "the waiter being queued")
@@ -66,7 +68,7 @@ def test_a_lock_passes_between_brokers_and_the_next_holder_is_confirmed(world, p
 def test_while_the_replica_is_away_nothing_is_granted_and_leases_are_at_risk(world, pair):
     primary, replica = pair
     # Renewals come often, so that the lease is soon at risk and has most of its ttl left then.
-    broker = world.distlockd(primary.url, *WAIT, *PATIENT, "--renew-fraction", "0.1", "--store-timeout", "1s",
+    broker = world.distlockd(primary.url, *PATIENTLY, "--renew-fraction", "0.1", "--store-timeout", "1s",
                              "--wait-for-store")
     with broker.client() as client:
         holder = Holder(client, "session", ttl=LONG_TTL_S).granted()
@@ -97,7 +99,7 @@ def test_while_the_replica_is_away_nothing_is_granted_and_leases_are_at_risk(wor
 
 def test_a_lease_that_no_replica_confirms_any_more_is_given_up_in_time(world, pair):
     primary, replica = pair
-    with world.distlockd(primary.url, *WAIT, *PATIENT).client() as client:
+    with world.distlockd(primary.url, *PATIENTLY).client() as client:
         holder = Holder(client, "session", ttl=SHORT_TTL_S).granted()
         replica.kill()
         killed = boot_now()

@@ -146,6 +146,16 @@ TEST(OptionChecks, OptionsMustFitTogether) {
   EXPECT_EQ(ExitCode(ParseOptions({}, {"DISTLOCK_LISTEN="}).status()), 78);
 }
 
+TEST(OptionChecks, TheLongestTtlAtOneAddressDependsOnWhatTheServerIs) {
+  const auto ttls = [](const std::vector<std::string>& args) {
+    const Options options = ParseOptions(args, {})->options;
+    return std::pair(options.LongestTtl(), options.LongestTtlIfReplicated());
+  };
+  EXPECT_EQ(ttls({"--redis=redis://x"}), std::pair(absl::Hours(1), absl::Seconds(30)));
+  EXPECT_EQ(ttls({"--redis=redis://x", "--max-ttl=10m"}), std::pair(absl::Minutes(10), absl::ZeroDuration()));
+  EXPECT_EQ(ttls({"--redis=redlock://x,y,z"}), std::pair(absl::Seconds(30), absl::ZeroDuration()));
+}
+
 TEST(OptionChecks, StreamsOfAConnectionStayAboveSessionsOfAPeer) {
   EXPECT_EQ(DefaultOptions().ConnectionStreams(), 2000);
   const absl::StatusOr<Invocation> few = ParseOptions({"--max-connection-streams=1000"}, {});
