@@ -6,6 +6,23 @@
 namespace distlock::sim {
 namespace {
 
+// A primary that goes and comes back while a broker stands still, and nothing else. Few clients want few locks, so that
+// a lock is free when it goes, is granted where nobody sees it, and is wanted from that broker.
+void MakeReturning(Dice& dice, Temper& temper) {
+  AllowOnly([](const Fault& fault) { return fault.where == Where::kReturns; }, temper);
+  temper.fault_every = milliseconds(500);
+  temper.busy_time = dice.Between(seconds(30), seconds(90));
+  if (temper.guard == FailoverGuard::kConfirmed && dice.Chance(0.8)) temper.guard = FailoverGuard::kNone;
+  temper.workload = dice.Pick<Workload>({Workload::kDetached, Workload::kMutex, temper.workload});
+  temper.brokers = 2;
+  temper.clients = 2 + dice.Roll(4);
+  temper.locks = 1 + dice.Roll(2);
+  temper.ttls = {seconds(5)};
+  temper.longest_hold = seconds(4);
+  temper.longest_pause = dice.Pick<Duration>({seconds(1), seconds(3)});
+  temper.slow = temper.impatient = temper.reentrant = 0;
+}
+
 // Paths that fail over, and nothing else. Few clients want one lock, mostly without waiting: it is free when a path
 // fails, a try is repeated until it is granted, and held for long enough to meet what was sent before.
 void MakeStalling(Dice& dice, Temper& temper) {
@@ -44,9 +61,11 @@ void DrawNetwork(uint64_t seed, Temper& temper) {
     temper.longest_late = dice.Pick<Duration>({milliseconds(500), seconds(3), seconds(20)});
   }
   for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].where != Where::kPaths || !dice.Chance(0.4)) continue;
+    const bool may = all[i].where == Where::kPaths || (all[i].where == Where::kReturns && temper.failing_nodes);
+    if (!may || !dice.Chance(0.4)) continue;
     temper.faults.insert(temper.faults.end(), 1 + dice.Pick<size_t>({0, 1, 2}), static_cast<int>(i));
   }
+  if (temper.failing_nodes && dice.Chance(0.3)) return MakeReturning(dice, temper);
   if (dice.Chance(0.1)) MakeStalling(dice, temper);
 }
 
