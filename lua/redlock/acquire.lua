@@ -3,8 +3,11 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, ttl_ms, delay_ms, not_after_us (0: never late), wait, broker_id, slot_ms, info, token_keep_ms,
 --      trusted, max_waiters, want, fair_after_us: as acquire of one server has them; place (negative: preferred),
---      hold_off (with the least token)
--- {GRANTED, time, token, since_us}   also when the owner has it already
+--      hold_off (with the least token), first and last mark (of what the candidate has asked for, see parts/mark.lua),
+--      token that q servers have shown for another candidate of the owner ("0": none)
+-- {GRANTED, time, token, since_us}   also when the owner has it already, by this candidate, or by one that is over, or
+--      under that token
+-- {GRANTED, time, token, since_us, "found"}   another candidate of the owner has it; nothing was done
 -- {QUEUED, time, position, left_ms, queue_length, last token, place (before the given one if another try of the request
 --      had that), place of the last waiter of its kind that was there before ("0": none), kind of the holders or "",
 --      then left_ms and value of at most 16 holders}
@@ -13,7 +16,7 @@
 -- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 local owner, ttl, delay, not_after, wait, broker, slot_ms, info, keep, trusted, max_waiters, want, fair_after, place,
-  hold_off = unpack(ARGV)
+  hold_off, first_mark, last_mark, found = unpack(ARGV)
 if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 -- Fast path: EXCLUSIVE, no holder, empty queue, nobody watches. MGET shows SHARED holders and foreign types as missing,
@@ -53,6 +56,7 @@ elseif value and not watchers and wait == '1' and want == 'x' and stored and str
   end
 end
 -- include parts/values.lua
+-- include parts/mark.lua
 -- include parts/holders.lua
 -- include parts/hold_off.lua
 -- include parts/show.lua
@@ -62,8 +66,22 @@ local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
 local me = parse_want(want)
+if h.mine and h.kind == me.kind then
+  local held_info = h.kind == 'x' and info_of(h) or h.mine.info
+  if not is_named(held_info, first_mark, last_mark) then
+    local takes = found == h.mine.token
+    local is_over = string.sub(owner, 1, 2) ~= REPEATABLE and not is_marked_later(held_info, tonumber(place))
+    if not takes and not is_over then return {GRANTED, NOW, h.mine.token, h.mine.since, 'found'} end
+    h.mine.info = takes and string.gsub(info, 'p(%-?)', 'p%10', 1) or info
+  end
+end
 if h.mine and h.kind == 'x' and me.kind == 'x' then
+  -- First the write that maxmemory never refuses.
   redis.call('PEXPIRE', HOLDER, str(px))
+  if h.mine.info then
+    local mine = table.concat({'1', owner, h.mine.token, h.mine.since, h.mine.ttl, h.mine.delay, h.mine.info}, ';')
+    redis.call('SET', HOLDER, mine, 'PX', str(px))
+  end
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
 local last, length, entries
@@ -107,8 +125,12 @@ elseif request and wait == '1' and h.kind and (length > 0 or h.kind == 'x') then
 end
 if had_place and score(had_place) ~= place then
   -- A repeat through another broker keeps the place; its own broker may move it.
-  local through = string.match(redis.call('HGET', WAITERS, owner) or '', '^(%x+);')
-  if through ~= broker then place = math.min(place, score(had_place)) end
+  local waits = parse_waiter(owner, redis.call('HGET', WAITERS, owner))
+  if waits and waits.broker == broker and not is_named(waits.info, first_mark, last_mark) and
+    is_marked_later(waits.info, place) then
+    return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''})
+  end
+  if not waits or waits.broker ~= broker then place = math.min(place, score(had_place) + 1) end
   redis.call('ZADD', QUEUE, str(place), owner)
   had_place = redis.call('ZRANK', QUEUE, owner)
 end

@@ -1,13 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Has a server join a grant that enough others have: the owner holds the lock here, too, whoever waits for it.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token, want, ttl_ms, delay_ms, not_after_us, info, token_keep_ms
--- {JOINED, time}   also when the owner has it, under whichever token: it has it under this one now, for a whole ttl
--- {HELD, time}   by others, with whom it does not mix   {LATE, time}   {FOREIGN, time, key, type or "shape"}
+-- ARGV owner_id, token, want, ttl_ms, delay_ms, not_after_us, info, token_keep_ms, greatest token that a vote of its
+--      own may have here
+-- {JOINED, time}   also when the owner has it, under another token: it has it under this one now, for a whole ttl
+-- {HELD, time}   by others, with whom it does not mix, or by itself, as asked for later   {LATE, time}
+-- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 -- include parts/values.lua
+-- include parts/mark.lua
 -- include parts/holders.lua
-local owner, token, want, ttl, delay, not_after, info, keep = unpack(ARGV)
+local owner, token, want, ttl, delay, not_after, info, keep, greatest = unpack(ARGV)
 if now >= tonumber(not_after) then return {LATE, NOW} end
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, owner)
@@ -16,6 +19,12 @@ if not bad then last, bad = last_token(stored) end
 if not bad then waiting, bad = try('ZRANK', QUEUE, owner) end
 if bad then return bad end
 drop_expired(h)
+if h.mine then
+  local held_info = h.kind == 'x' and info_of(h) or h.mine.info
+  if is_marked_later(held_info, tonumber(mark_of(info) or 0)) or tonumber(h.mine.token) > tonumber(greatest) then
+    return {HELD, NOW}
+  end
+end
 local who = parse_want(want)
 who.owner, who.ttl, who.delay, who.info, who.px = owner, ttl, delay, info, tonumber(ttl) + tonumber(delay)
 local is_new = not h.mine or h.mine.token ~= token or h.kind ~= who.kind

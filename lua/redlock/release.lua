@@ -1,20 +1,26 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Ends whatever an owner has at one of several servers: its hold or vote, or its place.
+-- Ends what an owner has at one of several servers, if it is named: its hold or vote, or its place.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (only a hold under this one or an earlier; 0: any), block_ms (as of release), token_keep_ms,
---      trusted, broker_id (the caller's), fair_after_us, keep_grant (as of withdraw), hold_off (with the least token)
+-- ARGV owner_id, token (a hold under this one or an earlier; 0: by its mark alone), first and last mark (a hold or a
+--      place with one of these, see parts/mark.lua; both 0: by its token alone), block_ms (as of release),
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, keep_grant (as of withdraw), hold_off (with the
+--      least token)
 -- {RELEASED, ...}, {WITHDRAWN, ...}   as of release and of withdraw
--- {GONE, time, "" or "look", then next holders as of release}   neither, or it has its place through another broker
--- {NOT_HOLDER, time, token}   it has the lock under that later token: nothing was done
+-- {GONE, time, "" or "look", then next holders as of release}   neither, or its place is of another request
+-- {NOT_HOLDER, time, token}   it has the lock under that token, which was not named: nothing was done
 -- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
-local owner, token, block_ms, keep, trusted, broker, fair_after, keep_grant, hold_off = unpack(ARGV)
+local owner, token, first_mark, last_mark, block_ms, keep, trusted, broker, fair_after, keep_grant, hold_off =
+  unpack(ARGV)
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 -- Fast paths: it holds the lock EXCLUSIVE, nobody watches, and either nobody waits, or the next waiter wants it
 -- EXCLUSIVE, too, and its broker is the caller's or hears of it.
 local held = block_ms == '0' and keep_grant ~= '1' and value and not watchers and
   string.sub(value, 1, 35) == '1;' .. owner .. ';' and string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
-if held and #held <= 16 and (token == '0' or tonumber(held) <= tonumber(token)) then
+local mark = held and first_mark ~= '0' and 
+  tonumber(string.match(value, '^%d+;%d+;%d+;%d+;p(%-?[1-9]%d*);', 36))
+if held and #held <= 16 and (tonumber(held) <= tonumber(token) or
+    mark and mark >= tonumber(first_mark) and mark <= tonumber(last_mark)) then
   local waiting, least = redis.pcall('ZCARD', QUEUE), string.sub(hold_off, 2)
   if waiting == 0 then
     redis.call('DEL', HOLDER)
@@ -45,6 +51,7 @@ if held and #held <= 16 and (token == '0' or tonumber(held) <= tonumber(token)) 
   end
 end
 -- include parts/values.lua
+-- include parts/mark.lua
 -- include parts/holders.lua
 -- include parts/hold_off.lua
 -- include parts/queue.lua
@@ -54,7 +61,10 @@ if bad then return bad end
 local o = {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, fair_after = tonumber(fair_after),
   watchers = watchers}
 if h.mine and keep_grant ~= '1' then
-  if token ~= '0' and tonumber(h.mine.token) > tonumber(token) then return {NOT_HOLDER, NOW, h.mine.token} end
+  local info = h.kind == 'x' and info_of(h) or h.mine.info
+  if tonumber(h.mine.token) > tonumber(token) and not is_named(info, first_mark, last_mark) then
+    return {NOT_HOLDER, NOW, h.mine.token}
+  end
   if block_ms == '0' then return free(h, o) end
 -- include parts/block.lua
 end
@@ -62,7 +72,8 @@ local entry
 entry, bad = try('HGET', WAITERS, owner)
 if bad then return bad end
 local removed = 0
-if entry and string.match(entry, '^(%x+);') == broker then
+local waits = parse_waiter(owner, entry)
+if waits and waits.broker == broker and is_named(waits.info, first_mark, last_mark) then
   removed, bad = try('ZREM', QUEUE, owner)
   if bad then return bad end
   redis.call('HDEL', WAITERS, unpack({owner, removed == 1 and request_of(owner) or nil}))
@@ -72,7 +83,6 @@ if h.kind ~= 'x' then
   drop_expired(h)
   grants, tend_again = pass_on(h, o)
 end
-local was = removed == 1 and parse_waiter(owner, entry)
-if was and was.adaptive and redis.call('ZCARD', QUEUE) == 0 then redis.call('DEL', WAITERS) end
+if removed == 1 and waits.adaptive and redis.call('ZCARD', QUEUE) == 0 then redis.call('DEL', WAITERS) end
 if removed == 1 or o.changed then tell(watchers) end
 return list({removed == 1 and WITHDRAWN or GONE, NOW, tend_again and 'look' or ''}, grants)

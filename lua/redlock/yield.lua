@@ -3,15 +3,17 @@
 -- 0): then the lock stays free.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token of the vote, place, ttl_ms, delay_ms, want, info, broker_id, slot_ms, token_keep_ms, trusted,
---      hands_on, hold_off (with the least token)
+--      hands_on, hold_off (with the least token), first and last mark (of the vote, see parts/mark.lua)
 -- {YIELDED, time, "" or "look", then next holders as of release}   {FOREIGN, time, key, type or "shape"}
--- {NOT_HOLDER, time}   the owner has it under another token: nothing was done
+-- {NOT_HOLDER, time}   the owner does not have it under this token with one of these marks: nothing was done
 -- include parts/head.lua
 -- include parts/values.lua
+-- include parts/mark.lua
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hands_on, hold_off = unpack(ARGV)
+local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hands_on, hold_off,
+  first_mark, last_mark = unpack(ARGV)
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_holders(value, owner)
@@ -19,12 +21,10 @@ local _
 if not bad then _, bad = try('ZCARD', QUEUE) end
 if not bad then _, bad = try('HLEN', WAITERS) end
 if bad then return bad end
-if h.mine and h.mine.token ~= token then return {NOT_HOLDER, NOW} end
-local since, floor = NOW, nil
-if h.mine then
-  since, floor = h.mine.since, tonumber(h.mine.token)
-  leave(h)
-end
+if not h.mine or h.mine.token ~= token or
+  not is_named(h.kind == 'x' and info_of(h) or h.mine.info, first_mark, last_mark) then return {NOT_HOLDER, NOW} end
+local since, floor = h.mine.since, tonumber(h.mine.token)
+leave(h)
 redis.call('ZADD', QUEUE, place, owner)
 local request = request_of(owner)
 redis.call('HSET', WAITERS, owner, table.concat({broker, ttl, delay, want, since, info}, ';'),

@@ -1,17 +1,20 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Ends a request whose outcome the caller does not know: a waiter, or a holder already.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token_keep_ms, trusted, broker_id (the caller's), keep_grant (1: a holder keeps the lock),
---      fair_after_us, hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
+-- ARGV owner_id, not_after_us (0: never late), token_keep_ms, trusted, broker_id (the caller's), keep_grant (1: a
+--      holder keeps the lock), fair_after_us, hold_off (see parts/hold_off.lua), and the tag of the broker's channel if
+--      that is a shard's
 -- {WITHDRAWN, time, ...}   it was queued; the rest as of release, since waiters behind it may fit beside the holders
 -- {RELEASED, ...}          it was a holder already, without keep_grant: as release
--- {GONE, time}             neither, or it has its place through another broker   {FOREIGN, time, key, type}
+-- {GONE, time}             neither, or it has its place through another broker
+-- {LATE, time}   {FOREIGN, time, key, type}
 -- include parts/head.lua
 -- include parts/values.lua
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, keep, trusted, broker, keep_grant, fair_after, hold_off, channel = unpack(ARGV)
+local owner, not_after, keep, trusted, broker, keep_grant, fair_after, hold_off, channel = unpack(ARGV)
+if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
 own_tag = channel
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))

@@ -160,7 +160,7 @@ void Bundles::OnLateReply(const Op& op) {
     const bool known = to_.waiters.Contains(owner) || to_.leases.Contains(owner) || to_.releases.Contains(owner) ||
                        to_.past_grants.Contains(owner) || IsRepeatable(owner);
     if (!known)
-      to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
+      to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
   }
 }
 
@@ -272,7 +272,7 @@ void Bundles::End(Bundle& bundle, bool keep) {
       keep ? to_.waiters.Orphan(*waiter, nullptr) : to_.waiters.Withdraw(*waiter);
     } else if (bundle.may_run_until != Instant{} && !to_.leases.Contains(owner)) {
       PendingRelease& release = to_.releases.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
-                                                   part.spec.ttl + part.spec.lock_delay);
+                                                   part.spec.ttl + part.spec.lock_delay, 0);
       release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
       release.order_lost |= bundle.may_run_until > core_.now;
       keep&& IsTry(owner) ? to_.releases.PursueLater(release, core_.KeepForNextTry()) : to_.releases.Pursue(release);

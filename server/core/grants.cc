@@ -178,7 +178,7 @@ void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews
   if (to_.leases.Contains(owner) || to_.past_grants.Contains(owner)) return;  // old news
   if (IsRepeatable(owner)) return;         // another broker may have granted it to a repeat; only the ttl ends it
   if (core_.now >= news.deadline) return;  // it has expired, unless its owner has renewed it elsewhere
-  to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl));
+  to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl, 0));
 }
 
 void Grants::OnPlacesLost(const std::vector<Waiter*>& waiters) {

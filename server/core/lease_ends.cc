@@ -18,36 +18,36 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, cause);
   NoteEnd(lease, FactKind::kLost, reason, cause);
   TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
-  // An acquire whose answer is not known could still make the key again, or has done so under another token.
-  const bool may_still_run = lease.may_run_until > core_.now;
   if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
-  PendingRelease& release =
-      releases_.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
+  PendingRelease& release = StartRelease(lease, lease.lock_delay);
   release.token = lease.token;
-  release.may_run_until = lease.may_run_until;
-  release.order_lost = may_still_run;
   Forget(lease);
   releases_.Pursue(release);
 }
 
 void Leases::Release(Lease& lease, Listener listener, Duration block) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
-  PendingRelease& release =
-      releases_.Start(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
+  PendingRelease& release = StartRelease(lease, block);
   release.listener = listener;
   release.answer_until = core_.now + core_.config.store_timeout;
   release.token = lease.token;
-  release.may_run_until = lease.may_run_until;
-  release.order_lost = lease.may_run_until > core_.now;
   Forget(lease);
   releases_.Pursue(release);
 }
 
-void Leases::ReleaseLater(Lease& lease, Duration time) {
+// Names the grant of the lease. An acquire whose answer is not known may have made the key again, under another token,
+// or could still do so: that is withdrawn, when it cannot run any more.
+PendingRelease& Leases::StartRelease(const Lease& lease, Duration block) {
   PendingRelease& release =
-      releases_.Start(lease.name, lease.owner, /*waiting=*/false, Duration::zero(), lease.ttl + lease.lock_delay);
-  release.order_lost = lease.may_run_until > core_.now;
+      releases_.Start(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay, lease.token);
   release.may_run_until = lease.may_run_until;
+  release.order_lost = lease.may_run_until > core_.now;
+  release.waiting |= lease.may_run_until != Instant{} && !release.order_lost;
+  return release;
+}
+
+void Leases::ReleaseLater(Lease& lease, Duration time) {
+  PendingRelease& release = StartRelease(lease, Duration::zero());
   Forget(lease);
   releases_.PursueLater(release, time);
 }

@@ -100,6 +100,7 @@ class Leases {
   bool AllAreResumed() const;
 
  private:
+  PendingRelease& StartRelease(const Lease& lease, Duration block);
   void OnRenewed(Lease& lease, Instant sent);
   void PrefetchLeases(const std::vector<OwnerId>& owners) const;
   void MarkAtRisk(Lease& lease, const std::string& cause);

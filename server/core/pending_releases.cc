@@ -9,6 +9,13 @@
 
 namespace distlock::core {
 
+namespace {
+
+// There is something to give up.
+bool IsOpen(const PendingRelease& release) { return release.waiting || release.holding; }
+
+}  // namespace
+
 PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
                                        Duration lifetime, uint64_t only_token) {
   auto& slot = releases_[owner];
@@ -93,7 +100,8 @@ void PendingReleases::OnStoreUp() {
   std::vector<PendingRelease*> unsent;
   for (auto& [owner, release] : releases_) {
     // One that waits until a late acquire must have run would be too early.
-    const bool early = release->retry_at == release->may_run_until || core_.now < release->not_before;
+    const bool early =
+        release->retry_at == release->may_run_until || core_.now < release->not_before || !IsOpen(*release);
     if (release->op == 0 && !early) unsent.push_back(release.get());
   }
   std::sort(unsent.begin(), unsent.end(),
@@ -124,6 +132,7 @@ void PendingReleases::SendDeferred() {
 }
 
 void PendingReleases::Send(PendingRelease& release) {
+  if (!IsOpen(release)) return Arm(release);
   SetOp(release, 0);
   deferred_.erase(std::exchange(release.deferred_as, 0));
   if (notes_.Contains(release.owner)) {
@@ -150,7 +159,8 @@ void PendingReleases::SendCommand(PendingRelease& release) {
   const bool release_first = release.holding && (spares_grants || release.block > Duration::zero());
   release.withdrawing = release.waiting && !release_first;
   if (release.withdrawing) {
-    core_.Command(StoreWithdraw{release.op, release.name, release.owner, spares_grants});
+    release.op_until = release.retry_at;
+    core_.Command(StoreWithdraw{release.op, release.name, release.owner, spares_grants, release.op_until});
   } else {
     release.releasing = release.only_token;
     core_.Command(StoreRelease{release.op, release.name, release.owner, release.only_token, release.block});
@@ -161,6 +171,12 @@ void PendingReleases::Arm(PendingRelease& release) {
   Instant at = std::min(release.retry_at, release.until);
   if (release.listener.session != 0) at = std::min(at, release.answer_until);
   core_.Arm(release, at);
+}
+
+// Its connection may have broken, and another one may be used by now.
+void PendingReleases::NoteUnanswered(PendingRelease& release) {
+  release.order_lost = true;
+  if (release.withdrawing) release.withdraws_until = std::max(release.withdraws_until, release.op_until);
 }
 
 bool PendingReleases::OnTimer(PendingRelease& release) {
@@ -175,7 +191,8 @@ bool PendingReleases::OnTimer(PendingRelease& release) {
   }
   if (core_.now >= release.until) return Finish(release);
   if (core_.now >= release.retry_at) {
-    if (release.op != 0) release.order_lost = true;
+    if (!IsOpen(release)) return Finish(release);
+    if (release.op != 0) NoteUnanswered(release);
     Send(release);
     return false;
   }
@@ -213,12 +230,16 @@ bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
     Arm(release);
     return false;
   }
-  return Finish(release);
+  if (core_.now >= release.withdraws_until) return Finish(release);
+  release.retry_at = release.withdraws_until;
+  Arm(release);
+  return false;
 }
 
 bool PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply) {
   const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-  if (failed == nullptr) release.order_lost = true;
+  const bool did_nothing = failed != nullptr || std::holds_alternative<AcquireLate>(reply.outcome);
+  if (!did_nothing) NoteUnanswered(release);
   if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
     Answer(release, /*was_holder=*/false);
     return Finish(release);

@@ -31,16 +31,19 @@ struct PendingRelease : Timed {
   Listener listener;        // who is told the outcome
   Instant answer_until{};   // the end of the listener's patience
   uint64_t token = 0;       // of a lease of ours, for the answer
-  uint64_t only_token = 0;  // the grant a caller named; 0: whatever the owner has
+  uint64_t only_token = 0;  // the grant that is meant; 0: whatever the owner has, which no caller can ask for
   Instant not_before{};     // of an orphan: another try of its request may take it over until then
   Instant until{};          // the store has forgotten it by itself then
   Instant retry_at = kNever;
   Instant
       may_run_until{};  // an acquire of the owner may still run until then: release again after it if order was lost
+  // A withdrawal of unknown outcome may still run until then. It names no grant, so its owner does not ask meanwhile.
+  Instant withdraws_until{};
   bool order_lost = false;   // a connection broke: the store may run that acquire after this release
   uint64_t deferred_as = 0;  // its key among the deferred; 0: it is not deferred
   OpId op = 0;
   bool withdrawing = false;  // what `op` does; else it releases
+  Instant op_until{};        // it does nothing any more from then on, if it withdraws
   uint64_t releasing = 0;    // the only_token that `op` was sent with
   int attempts = 0;
 };
@@ -54,7 +57,7 @@ class PendingReleases {
   // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
   // `lifetime`: how long the store may keep it. The caller may fill in more of the record, and must then Pursue it.
   PendingRelease& Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
-                        uint64_t only_token = 0);
+                        uint64_t only_token);
   // Sends it now, or after the answer to the command in flight.
   void Pursue(PendingRelease& release);
   // Withdraws or releases it once `time` has passed: its request may come again until then. See Pursue.
@@ -92,6 +95,7 @@ class PendingReleases {
   void SendCommand(PendingRelease& release);
   void Defer(PendingRelease& release);
   void SetOp(PendingRelease& release, OpId op);
+  static void NoteUnanswered(PendingRelease& release);
   void Arm(PendingRelease& release);
   bool OnFailure(PendingRelease& release, const StoreReply& reply);
   void Answer(PendingRelease& release, bool was_holder);

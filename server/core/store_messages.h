@@ -89,7 +89,7 @@ struct StoreRelease {
   OpId op = 0;
   LockName name;
   OwnerId owner{};
-  uint64_t token = 0;  // only this grant of the owner; 0: any
+  uint64_t token = 0;  // only this grant of the owner; 0: any, which no lease is released by
   Duration block{};    // > 0: nobody gets it for this long, instead of handing it off
 };
 
@@ -98,7 +98,8 @@ struct StoreWithdraw {
   OpId op = 0;
   LockName name;
   OwnerId owner{};
-  bool keep_grant = false;  // only the place in this broker's queue is given up
+  bool keep_grant = false;      // only the place in this broker's queue is given up
+  Instant run_before = kNever;  // as in StoreAcquire
 };
 
 struct StoreTend {
@@ -291,7 +292,7 @@ struct AcquireMismatch {
   bool lingers = false;  // as HolderView has it
 };
 
-struct AcquireLate {};  // run_before had passed; nothing was done
+struct AcquireLate {};  // run_before had passed; nothing was done. Also of an adopt and a withdrawal
 
 struct AcquireQueueFull {
   uint32_t queue_length = 0;

@@ -165,7 +165,7 @@ void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
   const bool known = Contains(op.owner) || release != nullptr || to_.leases.Contains(op.owner) ||
                      to_.past_grants.Contains(op.owner) || IsRepeatable(op.owner);
   if (took_effect && !known) {
-    to_.releases.Pursue(to_.releases.Start(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
+    to_.releases.Pursue(to_.releases.Start(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
   }
 }
 
@@ -316,7 +316,7 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
   const bool may_exist = waiter.exists || waiter.op != 0 || may_run_until != Instant{};
   if (may_exist && !told) {
     PendingRelease& release = to_.releases.Start(waiter.spec.name, waiter.spec.owner, /*waiting=*/true,
-                                                 Duration::zero(), waiter.spec.ttl + waiter.spec.lock_delay);
+                                                 Duration::zero(), waiter.spec.ttl + waiter.spec.lock_delay, 0);
     release.may_run_until = std::max(release.may_run_until, may_run_until);
     release.order_lost |= waiter.may_run_until > core_.now;
     return &release;

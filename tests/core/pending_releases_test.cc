@@ -85,6 +85,57 @@ TEST(PendingReleases, OfAnyGrantStaysSoWhenOneIsNamedAsWell) {
   EXPECT_EQ(t.Take<StoreRelease>().token, 0u);
 }
 
+Acquire Repeatable(Table& t, SessionId session) {
+  Acquire want = t.WantDetached(session, 1, "a", 1);
+  want.owner[0] = kRepeatableMark;
+  return want;
+}
+
+void WithdrawARepeatable(Table& t) {
+  t.Do(Repeatable(t, 1));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1});
+  t.Do(StreamEnded{1});
+}
+
+// A release that comes late, over a connection that was given up, must not end what the owner is granted meanwhile.
+TEST(PendingReleases, OfALeaseNameTheGrantThatHasEnded) {
+  OneSession t;
+  const uint64_t left = t.Hold(1, 1, "left", 1).token;
+  const uint64_t released = t.Hold(1, 2, "released", 2).token;
+  t.Do(Release{.session = 1, .request = 3, .acquire = 2});
+  EXPECT_EQ(t.Take<StoreRelease>().token, released);
+  t.Do(Goodbye{1});
+  EXPECT_EQ(t.Take<StoreRelease>().token, left);
+}
+
+// A withdrawal names no grant and no place. While one may run whose answer was lost, its owner must have neither.
+TEST(PendingReleases, AnOwnerAsksAgainWhenNoWithdrawalCanRunAnyMore) {
+  Table t;
+  t.StoreComesUp();
+  WithdrawARepeatable(t);
+  const auto lost = t.Take<StoreWithdraw>();
+  EXPECT_EQ(lost.run_before, t.now + kAttemptMax);
+  t.Reply(lost.op, StoreUnknown{"reset"});
+  t.Pass(milliseconds(200));
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_waiter = true});
+  t.Do(Repeatable(t, 2));
+  t.Pass(lost.run_before - t.now - milliseconds(1));
+  EXPECT_EQ(t.Count<StoreAcquire>() + t.Count<StoreWithdraw>(), 0u);
+  t.Pass(milliseconds(1));
+  EXPECT_EQ(t.Count<StoreAcquire>(), 1u);
+}
+
+TEST(PendingReleases, AWithdrawalThatCameTooLateIsRepeated) {
+  Table t;
+  t.StoreComesUp();
+  WithdrawARepeatable(t);
+  t.Reply(t.Take<StoreWithdraw>().op, AcquireLate{});
+  t.Pass(milliseconds(200));
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  t.Do(Repeatable(t, 2));
+  EXPECT_EQ(t.Count<StoreAcquire>(), 1u) << "what did nothing is nothing to wait for";
+}
+
 TEST(PendingReleases, UnderAForeignKeyNothingIsLeftToRelease) {
   Table t;
   t.StoreComesUp();

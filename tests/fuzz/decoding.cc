@@ -67,7 +67,7 @@ struct CheckOutcome {
   }
   void operator()(const core::AcquireLate&) const {
     DISTLOCK_CHECK(sent.verb == SentCommand::Verb::kAcquire || sent.verb == SentCommand::Verb::kAcquireAll ||
-                   sent.verb == SentCommand::Verb::kAdopt);
+                   sent.verb == SentCommand::Verb::kAdopt || sent.verb == SentCommand::Verb::kWithdraw);
   }
   void operator()(const core::AcquireAllDone& out) const {
     Expect(SentCommand::Verb::kAcquireAll);

@@ -30,7 +30,7 @@ class RwLock(Lock):
         return word, [int(who, 16) for who in grants[0::5]]
 
     def leave(self, n, at=1):
-        code, _, *rest = self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), 0, FAIR_AFTER_US,
+        code, _, *rest = self.call("withdraw", owner(n), 0, KEEP_MS, self.trusted, broker(at), 0, FAIR_AFTER_US,
                                   self.hold_off)
         return code, [int(who, 16) for who in rest[1::5]]
 

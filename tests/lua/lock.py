@@ -152,9 +152,9 @@ class Lock:
         argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US, self.hold_off)
         return one_holder(self.call("release", *argv))
 
-    def withdraw(self, n, at=1, keep_grant=0):
-        return one_holder(self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant, FAIR_AFTER_US,
-                                    self.hold_off))
+    def withdraw(self, n, at=1, keep_grant=0, not_after=0):
+        return one_holder(self.call("withdraw", owner(n), not_after, KEEP_MS, self.trusted, broker(at), keep_grant,
+                                    FAIR_AFTER_US, self.hold_off))
 
     def tend(self, at=1, slot=SLOT_MS, first=None):
         if first is None:  # the first one who waits

@@ -222,6 +222,7 @@ TEST(CodecDecode, GiveBack) {
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":9", "5", ""}))).was_waiter);
   EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":10", "5"}))).was_waiter);
   EXPECT_TRUE(Decode(Verb::kWithdraw, Array({":8", "5"})).malformed);
+  Expect<core::AcquireLate>(Decode(Verb::kWithdraw, Array({":4", "5"})));
   EXPECT_TRUE(Decode(Verb::kRelease, Array({":9", "5", ""})).malformed);
 }
 

@@ -115,7 +115,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   std::vector<int> WaitersOf(Broker& broker);
   core::RenewResult RenewAs(Broker& broker, const core::OwnerId& owner, uint64_t token);
   // Releases a hold of it.
-  core::GiveBackDone GiveBack(Broker& broker, uint8_t owner);
+  core::GiveBackDone GiveBack(Broker& broker, uint8_t owner, uint64_t token = 0);
   // Whether exactly these of this broker's waiters are next after that, by n of Owner(n).
   testing::AssertionResult HandsOn(Broker& broker, uint8_t owner, const std::vector<int>& expected);
   // Whether exactly these are next, as an answer has `told`. A quorum answers once most servers have, and may tell of a

@@ -9,8 +9,9 @@
 
 namespace distlock::store {
 
-core::GiveBackDone StoreConformance::GiveBack(Broker& broker, uint8_t owner) {
-  auto done = Do<core::GiveBackDone>(broker, core::StoreRelease{.name = Lock("k"), .owner = Owner(owner)});
+core::GiveBackDone StoreConformance::GiveBack(Broker& broker, uint8_t owner, uint64_t token) {
+  auto done =
+      Do<core::GiveBackDone>(broker, core::StoreRelease{.name = Lock("k"), .owner = Owner(owner), .token = token});
   EXPECT_TRUE(done.was_holder);
   return done;
 }

@@ -83,7 +83,7 @@ TEST_P(StoreConformanceOverTime, AFreeLockGoesToTheWaiterInFrontOfANewcomer) {
     ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() == notices; }));
     EXPECT_EQ(b.seen->Last<core::GrantNotice>()->owner, Owner(2));
     EXPECT_EQ(WaitersOf(a), wait ? std::vector<int>{3} : std::vector<int>{});
-    GiveBack(a, 2);
+    GiveBack(a, 2, b.seen->Last<core::GrantNotice>()->token);
   }
 }
 

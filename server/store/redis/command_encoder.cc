@@ -120,7 +120,8 @@ struct Encoder {
 
   Encoded operator()(const core::StoreWithdraw& in) const {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id);
+    command.Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
+    command.Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id);
     command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs()).Arg(HoldOff());
     AddChannel(command);
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};

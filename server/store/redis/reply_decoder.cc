@@ -151,6 +151,7 @@ std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply, size_t at = 2) {
 }
 
 std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb verb) {
+  if (code == kLate && verb == Verb::kWithdraw) return core::AcquireLate{};
   core::GiveBackDone done;
   if (code == kKept && verb == Verb::kRelease && reply.size() == 2) {
     return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};

@@ -44,8 +44,9 @@ Read ReadVote(int64_t code, const ReplyArray& reply) {
     case kGranted: {
       const auto token = Number(reply, 2);
       const auto since = Number(reply, 3);
-      if (reply.size() != 4 || !token || *token == 0 || !since) return std::nullopt;
-      return ballot::Voted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since))};
+      const bool is_found = reply.size() == 5 && reply.String(4) == "found";
+      if (reply.size() != (is_found ? 5 : 4) || !token || *token == 0 || !since) return std::nullopt;
+      return ballot::Voted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since)), is_found};
     }
     case kQueued: {
       const auto position = Count(reply, 2);
@@ -110,11 +111,7 @@ Read ReadGaveBack(int64_t code, const ReplyArray& reply) {
 
 Read ReadRelease(int64_t code, const ReplyArray& reply) {
   if (code != kNotHolder) return ReadGaveBack(code, reply);
-  const auto token = Number(reply, 2);
-  if (!token || *token == 0) return std::nullopt;
-  ballot::GaveBack gave;
-  gave.later_token = *token;
-  return gave;
+  return ballot::GaveBack{};
 }
 
 Read ReadByScript(const lua::ScriptSource& script, int64_t code, const ReplyArray& reply) {

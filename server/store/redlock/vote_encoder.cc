@@ -36,12 +36,14 @@ struct Encoder {
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters));
     command.Arg(WantText(spec.want)).Arg(FairAfterUs()).Arg(spec.place).Arg(Least(in.least_token));
+    command.Arg(in.marks.first).Arg(in.marks.last).Arg(Cat(in.found));
     return {&lua::kRedlockAcquire, std::move(command).Build()};
   }
 
   VoteCodec::Encoded operator()(const ballot::ConfirmVote& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockConfirm, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(in.life)).Arg(KeepMs(in.name));
+    command.Arg(in.marks.first).Arg(in.marks.last);
     return {&lua::kRedlockConfirm, std::move(command).Build()};
   }
 
@@ -50,6 +52,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRedlockJoin, keys, spec.name);
     command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(WantText(spec.want)).Arg(CeilMs(spec.ttl));
     command.Arg(DelayMs(spec.lock_delay)).Arg(NotAfterUs(clock, in.run_before)).Arg(Info(spec)).Arg(KeepMs(spec.name));
+    command.Arg(Cat(in.greatest));
     return {&lua::kRedlockJoin, std::move(command).Build()};
   }
 
@@ -59,12 +62,14 @@ struct Encoder {
     command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(spec.place).Arg(CeilMs(spec.ttl));
     command.Arg(DelayMs(spec.lock_delay)).Arg(WantText(spec.want)).Arg(Info(spec)).Arg(options.broker_id);
     command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(in.hands_on ? "1" : "0").Arg(Least(in.least_token));
+    command.Arg(in.marks.first).Arg(in.marks.last);
     return {&lua::kRedlockYield, std::move(command).Build()};
   }
 
-  VoteCodec::Encoded operator()(const ballot::ReleaseAll& in) const {
+  VoteCodec::Encoded operator()(const ballot::ReleaseNamed& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockRelease, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(DelayMs(in.block)).Arg(KeepMs(in.name)).Arg(Trusted());
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(in.marks.first).Arg(in.marks.last);
+    command.Arg(DelayMs(in.block)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(FairAfterUs()).Arg(in.keep_grant ? "1" : "0").Arg(Least(in.least_token));
     return {&lua::kRedlockRelease, std::move(command).Build()};
   }

@@ -35,6 +35,12 @@ void Broker::Start() {
   for (auto& wire : wires_) wire->Connect();
 }
 
+std::vector<Wire*> Broker::wires() {
+  std::vector<Wire*> all;
+  for (auto& wire : wires_) all.push_back(wire.get());
+  return all;
+}
+
 Instant Broker::TrueTime(Instant local) const {
   const Duration since = local.time_since_epoch() - setting_.clock.offset;
   return Instant(Duration(static_cast<int64_t>(static_cast<double>(since.count()) / (1 + setting_.clock.rate))));
@@ -309,7 +315,8 @@ void Broker::SendRelease(Request& request, bool withdraw) {
     Finish(*found->second, withdraw ? "withdrawn" : "released");
   });
   if (withdraw) {
-    Step(core::StoreCommand(core::StoreWithdraw{op, request.name, owner}));
+    // As the core: a grant of a repeated request may be another broker's.
+    Step(core::StoreCommand(core::StoreWithdraw{op, request.name, owner, core::IsRepeatable(owner)}));
   } else {
     Step(core::StoreCommand(core::StoreRelease{op, request.name, owner, request.only_token, request.delay}));
   }

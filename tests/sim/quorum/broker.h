@@ -24,6 +24,7 @@ struct Request {
   Duration delay{};
   Duration hold{};
   bool waits = true;
+  int repeats = 0;                  // its client asks again, under the same owner, so many times
   Instant gives_up = core::kNever;  // true time
 
   State state = State::kAsking;
@@ -42,6 +43,20 @@ struct Request {
   Instant began{};
   Instant acked{};
   Instant granted{};
+
+  // The same wish, once more.
+  Request Again() const {
+    Request one;
+    one.name = name;
+    one.owner = owner;
+    one.want = want;
+    one.ttl = ttl;
+    one.delay = delay;
+    one.hold = hold;
+    one.waits = waits;
+    one.repeats = repeats - 1;
+    return one;
+  }
 };
 
 // Told of each change of belief.
@@ -69,6 +84,7 @@ class Broker : private Wire::Owner {
   void Start();
   void Begin(std::unique_ptr<Request> request);
   Wire& wire(size_t node) { return *wires_[node]; }
+  std::vector<Wire*> wires();
   const ballot::Ballot& ballot() const { return ballot_; }
   const Request* Find(const core::OwnerId& owner) const;
   // True time at which the broker's clock shows that.

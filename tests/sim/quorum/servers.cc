@@ -129,14 +129,11 @@ void Wire::Send(ballot::NodeOp op, const ballot::NodeCommand& command) {
 }
 
 void Wire::Arrive(uint64_t generation, ballot::NodeOp op, const std::string& bytes, const Flying& flying) {
-  if (generation != generation_ && generation > late_) return;
-  if (generation != generation_ && dice_.Chance(0.5)) {
-    return course_.After(dice_.Between(Duration(0), milliseconds(700)),
-                         [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
-  }
-  if (server_.paused_until > course_.now()) {
-    return course_.At(server_.paused_until,
-                      [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
+  if (lost_.contains(generation)) return;
+  const auto stalled = arrives_from_.find(generation);
+  const Instant from = std::max(server_.paused_until, stalled == arrives_from_.end() ? Instant{} : stalled->second);
+  if (from > course_.now()) {
+    return course_.At(from, [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
   }
   std::shared_ptr<redisReply> reply(server_.Run(client_, bytes).release(), store::ReplyDeleter());
   if (generation != generation_) return;
@@ -179,8 +176,15 @@ void Wire::Break(Duration away) {
   open_ = false;
   server_.model.Disconnect(client_);
   server_.model.Disconnect(subscriber());
-  // Some of what is on its way arrives all the same, and nobody hears of it.
-  if (dice_.Chance(0.5)) late_ = generation_;
+  // What is on its way may arrive all the same, and nobody hears of it.
+  if (!arrives_from_.contains(generation_)) {
+    if (dice_.Chance(0.4)) {
+      lost_.insert(generation_);
+    } else {
+      Stall(dice_.Between(Duration(0),
+                          dice_.Pick(std::vector<Duration>{milliseconds(50), milliseconds(700), kMostLate})));
+    }
+  }
   ++generation_;
   owner_->OnInput(ballot::NodeDown{node_, "the connection broke"});
   for (const auto& [op, sent] : std::exchange(outstanding_, {})) {
@@ -188,6 +192,8 @@ void Wire::Break(Duration away) {
   }
   course_.After(away, [this] { Connect(); });
 }
+
+void Wire::Stall(Duration time) { arrives_from_[generation_] = course_.now() + time; }
 
 void Wire::OnMessage(std::string_view payload) {
   if (dice_.Chance(weather_.lost_notices)) return;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ namespace distlock::sim::quorum {
 using core::Duration;
 using core::Instant;
 namespace ballot = store::ballot;
+
+// What a connection carried arrives by then, or never.
+inline constexpr Duration kMostLate = std::chrono::seconds(20);
 
 // True time, and what is to happen in it.
 class Course {
@@ -110,8 +114,12 @@ class Wire {
 
   void Connect();
   void Send(ballot::NodeOp op, const ballot::NodeCommand& command);
-  // Both connections end; what is on its way to the server may run yet.
+  // Both connections end. What is on its way to the server is lost, or arrives up to 20 s later, in order, beside
+  // whatever the next connection carries.
   void Break(Duration away);
+  // Nothing of what the present connection carries, or is given from now on, reaches the server for so long, whether
+  // the broker gives the connection up meanwhile or not.
+  void Stall(Duration time);
   // Nothing passes towards the broker until then.
   void Silence(Duration time) { silent_until_ = std::max(silent_until_, course_.now() + time); }
   void OnMessage(std::string_view payload);
@@ -149,7 +157,8 @@ class Wire {
   bool ever_open_ = false;
   uint64_t run_ = 0;
   uint64_t generation_ = 0;
-  uint64_t late_ = 0;  // commands of connections up to this generation may still run
+  std::map<uint64_t, Instant> arrives_from_;  // by generation: what it carries reaches the server then at the earliest
+  std::set<uint64_t> lost_;                   // generations whose commands reach the server no more
   Instant last_arrival_{};
   Instant last_delivery_{};
   Instant last_notice_{};

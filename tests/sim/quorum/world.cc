@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "quorum/broker.h"
+#include "quorum/wire_faults.h"
 
 namespace distlock::sim::quorum {
 namespace {
@@ -54,8 +55,11 @@ class World : public Judge {
 
   void Draw();
   void DrawRequests();
+  void BeginAt(Instant at, const std::shared_ptr<std::unique_ptr<Request>>& request);
+  void Repeat(const Request& request);
   void DrawFaults();
   void OneFault();
+  void WireFault(size_t node);
   void SetClock(size_t node, Duration by);
   void SetClockRight(size_t node);
   void OnGranted(Request& request) override;
@@ -77,6 +81,7 @@ class World : public Judge {
   Course course_;
   Weather weather_;
   bool faults_ = false;
+  bool paths_ = false;  // what befalls it are paths that fail over, under clients that try and hold for long
   Duration ttl_{};
   Duration hold_off_{};
   std::vector<std::unique_ptr<Server>> servers_;
@@ -102,6 +107,7 @@ void World::Draw() {
   const size_t nodes = dice_.Pick(std::vector<size_t>{3, 3, 5});
   const int brokers = 1 + dice_.Roll(3);
   faults_ = dice_.Chance(0.5);
+  paths_ = faults_ && dice_.Chance(0.4);
   weather_.trip = dice_.Pick(std::vector<Duration>{microseconds(200), microseconds(600), milliseconds(3)});
   weather_.spikes = faults_ ? 0.02 : 0;
   ttl_ = dice_.Pick(std::vector<Duration>{seconds(3), seconds(6), seconds(15)});
@@ -131,10 +137,12 @@ void World::Draw() {
 }
 
 void World::DrawRequests() {
-  total_ = dice_.Pick(std::vector<size_t>{3, 8, 20, 40});
-  const Duration span = dice_.Pick(std::vector<Duration>{weather_.trip, weather_.trip * 20, seconds(2)});
+  total_ = dice_.Pick(paths_ ? std::vector<size_t>{3, 8, 20} : std::vector<size_t>{3, 8, 20, 40});
+  const Duration span = paths_ ? dice_.Between(seconds(2), seconds(12))
+                               : dice_.Pick(std::vector<Duration>{weather_.trip, weather_.trip * 20, seconds(2)});
   const double readers = dice_.Pick(std::vector<double>{0, 0, 0.3, 0.7});
-  const double tries = dice_.Pick(std::vector<double>{0, 0, 0.3});
+  const double tries = dice_.Pick(paths_ ? std::vector<double>{0.5, 0.9} : std::vector<double>{0, 0, 0.3});
+  const double repeats = dice_.Pick(std::vector<double>{0, 0.5});
   const int policy = dice_.Pick(std::vector<int>{0, 0, 0, 1, 2, 3});
   const int locks = dice_.Pick(std::vector<int>{1, 1, 2});
   const auto holds = std::vector<Duration>{Duration(0),
@@ -155,14 +163,30 @@ void World::DrawRequests() {
     one.want.policy = static_cast<core::Policy>(policy);
     one.ttl = ttl_;
     one.delay = dice_.Chance(0.05) ? milliseconds(100) : milliseconds(0);
-    one.hold = dice_.Pick(holds);
+    one.hold = paths_ && dice_.Chance(0.5) ? ttl_ * 2 : dice_.Pick(holds);
     one.waits = !dice_.Chance(tries);
+    if (dice_.Chance(repeats)) {
+      one.owner[0] = core::kRepeatableMark;
+      one.repeats = 1 + dice_.Roll(3);
+    }
     const Instant at = course_.now() + milliseconds(100) + dice_.Between(Duration(0), span);
     if (dice_.Chance(faults_ ? 0.1 : 0)) one.gives_up = at + dice_.Between(Duration(0), seconds(2));
-    Broker* const broker = brokers_[static_cast<size_t>(dice_.Roll(static_cast<int>(brokers_.size())))].get();
-    broker_of_[one.number] = broker;
-    course_.At(at, [broker, request] { broker->Begin(std::move(*request)); });
+    BeginAt(at, request);
   }
+}
+
+void World::BeginAt(Instant at, const std::shared_ptr<std::unique_ptr<Request>>& request) {
+  Broker* const broker = brokers_[static_cast<size_t>(dice_.Roll(static_cast<int>(brokers_.size())))].get();
+  broker_of_[(*request)->number] = broker;
+  course_.At(at, [broker, request] { broker->Begin(std::move(*request)); });
+}
+
+// The client asks again with the same request id, through any broker.
+void World::Repeat(const Request& request) {
+  auto again = std::make_shared<std::unique_ptr<Request>>(std::make_unique<Request>(request.Again()));
+  (*again)->number = static_cast<int>(total_++);
+  BeginAt(course_.now() + dice_.Between(Duration(0), dice_.Pick(std::vector<Duration>{weather_.trip * 4, seconds(1)})),
+          again);
 }
 
 void World::DrawFaults() {
@@ -187,11 +211,11 @@ void World::SetClockRight(size_t node) {
 }
 
 void World::OneFault() {
+  if (paths_ && dice_.Chance(0.8)) return WireFault(static_cast<size_t>(dice_.Roll(static_cast<int>(servers_.size()))));
   const auto node = static_cast<size_t>(dice_.Roll(static_cast<int>(servers_.size())));
   Server& server = *servers_[node];
-  Broker& broker = *brokers_[static_cast<size_t>(dice_.Roll(static_cast<int>(brokers_.size())))];
   const std::string name = "node " + std::to_string(node);
-  switch (dice_.Roll(6)) {
+  switch (dice_.Roll(8)) {
     case 0:
       server.paused_until = course_.now() + dice_.Between(milliseconds(1), ttl_ + ttl_ / 2);
       return Log(name + " is paused");
@@ -200,14 +224,7 @@ void World::OneFault() {
       server.held_off_until_us = server.NowUs() + std::chrono::duration_cast<microseconds>(hold_off_).count();
       for (auto& one : brokers_) one->wire(node).Break(dice_.Between(milliseconds(1), seconds(1)));
       return Log(name + " is restarted empty");
-    case 2:
-      broker.wire(node).Silence(dice_.Between(milliseconds(1), seconds(4)));
-      return Log(name + " falls silent towards a broker");
-    case 3:
-    case 4:
-      broker.wire(node).Break(dice_.Between(milliseconds(1), seconds(1)));
-      return Log("the connection of a broker to " + name + " breaks");
-    default: {
+    case 2: {
       const Duration step = dice_.Pick(std::vector<Duration>{milliseconds(100), ttl_ / 2, ttl_ * 2, -milliseconds(100),
                                                              -ttl_, -std::chrono::hours(1)});
       if (node >= servers_.size() / 2) return;  // only of a minority
@@ -215,7 +232,19 @@ void World::OneFault() {
       SetClock(node, step);
       return Log("the clock of " + name + " is set by " + std::to_string(step / milliseconds(1)) + " ms");
     }
+    default:
+      return WireFault(node);
   }
+}
+
+// Of one broker: its connection to one server, or its path to all of them.
+void World::WireFault(size_t node) {
+  const auto number = static_cast<size_t>(dice_.Roll(static_cast<int>(brokers_.size())));
+  const bool all = dice_.Chance(paths_ ? 0.8 : 0.4);
+  std::vector<Wire*> wires{&brokers_[number]->wire(node)};
+  if (all) wires = brokers_[number]->wires();
+  Log("b" + std::to_string(number) + " and " + (all ? "all nodes: " : "node " + std::to_string(node) + ": ") +
+      Trouble(course_, dice_, wires));
 }
 
 void World::SetClock(size_t node, Duration by) {
@@ -271,6 +300,7 @@ void World::OnDone(Request& request, const std::string& how) {
   if (how == "held") ++findings_.refusals;
   if (how == "given up") ++findings_.losses;
   Log("#" + std::to_string(request.number) + " is done: " + how);
+  if (request.repeats > 0) Repeat(request);
 }
 
 // What every server has, for the log.
@@ -335,8 +365,8 @@ Findings World::Run() {
   for (auto& broker : brokers_) broker->Start();
   const Instant start = course_.now();
   // The longest that may pass: every server was restarted last, every holder's key lives its ttl, and each waits for
-  // all before it.
-  Duration patience = seconds(60) + 3 * (ttl_ + hold_off_) + ttl_ * 3 * static_cast<int>(total_);
+  // all before it, each of which may be repeated three times.
+  Duration patience = seconds(60) + 3 * (ttl_ + hold_off_) + ttl_ * 3 * static_cast<int>(total_ * 4);
   const Instant limit = std::max(start, faults_end_) + patience;
   for (uint64_t event = 1; done_ < total_ && findings_.fault.empty() && course_.Next(limit); ++event) {
     if (event % kCountEach == 0) CheckTraffic();

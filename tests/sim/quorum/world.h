@@ -4,10 +4,12 @@
 // are the Redis model with the production scripts, each with a clock of its own. What stands above the ballot is a
 // plain client that believes as the core does: until the last promise ends, by its broker's clock.
 //
-// Between them connections are slow, break with commands in them (which may still run later), and lose notices;
-// servers pause, fall silent towards one broker, are restarted empty, and a minority has its clocks set. Brokers look
-// at a clock once a second, while it can answer, and a clock is not set again before all of them have seen it: one that
-// is set there and back between two looks is a limit of the product. Checked are
+// Between them connections are slow, break or stall with commands in them, which may still run up to 20 s later, in
+// order, beside the next connection; they lose answers and notices. Each of that befalls one server or, of one broker,
+// all at once. Clients repeat a request under the same owner, through any broker. Servers pause, are restarted empty,
+// and a minority has its clocks set. Brokers look at a clock once a second, while it can answer, and a clock is not set
+// again before all of them have seen it: one that is set there and back between two looks is a limit of the product.
+// Checked are
 //  1. exclusion: no two conflicting clients believe at once;
 //  2. tokens: a grant's token is greater than those of all conflicting grants before it, and no two are equal;
 //  3. order: without faults, an EXCLUSIVE waiter that came when another one had its place is not served before it;

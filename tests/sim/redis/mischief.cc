@@ -252,7 +252,9 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
   }
   if (verb == Deed::kWithdraw) {
     const core::OwnerId owner = action.a % 2 == 0 ? Owner(action) : Holder(action, lock);
-    return core::StoreWithdraw{.name = lock, .owner = owner, .keep_grant = action.b % 2 == 0};
+    core::StoreWithdraw withdraw{.name = lock, .owner = owner, .keep_grant = action.b % 2 == 0};
+    if (action.c % 3 == 0) withdraw.run_before = core::Instant(microseconds(twins_->model().now_us() + 1));
+    return withdraw;
   }
   core::StoreTend tend{.name = lock, .asked = {action.a % 4 == 0 ? Owner(action) : Holder(action, lock)}};
   for (const auto& [member, score] : twins_->model().Zset(brokers_[0].keys().Queue(lock))) {
@@ -282,10 +284,8 @@ std::string Mischief::CallBytes(const Action& action, Deed verb) const {
 
 std::string Mischief::VoteBytes(const Action& action) const {
   namespace ballot = store::ballot;
-  constexpr ballot::Place kPlaces[] = {1'000, 2'000, 3, -(ballot::Place{1} << 52) + 5, 2'000};
   const core::LockName& lock = Lock(action);
-  const auto now = static_cast<uint64_t>(twins_->model().now_us());
-  const uint64_t least = action.c % 3 == 0 ? now + 50 : now - 50;
+  const auto now = static_cast<uint64_t>(twins_->model().now_us()), least = action.c % 3 == 0 ? now + 50 : now - 50;
   ballot::Spec spec{.name = lock,
                     .owner = action.b % 2 == 0 ? Owner(action) : Holder(action, lock),
                     .want = Want(action),
@@ -295,24 +295,32 @@ std::string Mischief::VoteBytes(const Action& action) const {
                     .place = Pick(kPlaces, action.c + action.b)};
   const core::Instant run_before(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
   const uint64_t token = Token(action, lock);
+  const auto& some = Pick(kMarks, action.a + action.c);
+  const ballot::Marks marks = action.b % 3 == 0 ? ballot::Marks::Of(spec.place) : ballot::Marks{some[0], some[1]};
   ballot::NodeCommand command;
   switch (action.a % 6) {
     case 0:
-      command = ballot::ConfirmVote{lock, spec.owner, action.c % 2 == 0 ? token : now, spec.ttl + spec.lock_delay};
+      command =
+          ballot::ConfirmVote{lock, spec.owner, marks, action.c % 2 == 0 ? token : now, spec.ttl + spec.lock_delay};
       break;
     case 1:
-      command = ballot::JoinGrant{spec, action.c % 2 == 0 ? token : now, run_before};
+      command = ballot::JoinGrant{spec, action.c % 2 == 0 ? token : now, action.b % 4 == 0 ? now : token, run_before};
       break;
     case 2:
-      command = ballot::YieldVote{spec, token, action.c % 3 != 0, least};
+      command = ballot::YieldVote{spec, token, action.c % 3 != 0, least, marks};
       break;
     case 3:
-      command =
-          ballot::ReleaseAll{lock, spec.owner, token, milliseconds(Pick(kBlockMs, action.b)), action.c % 4 == 0, least};
+      command = ballot::ReleaseNamed{
+          lock, spec.owner, token, marks, milliseconds(Pick(kBlockMs, action.b)), action.c % 4 == 0, least};
       break;
     default:
-      command = ballot::AskVote{spec, action.c % 5 == 0 ? run_before : core::kNever, action.c % 4 != 0,
-                                action.b % 4 == 0, least};
+      command = ballot::AskVote{spec,
+                                action.c % 5 == 0 ? run_before : core::kNever,
+                                action.c % 4 != 0,
+                                action.b % 4 == 0,
+                                least,
+                                marks,
+                                action.c % 3 == 0 ? token : 0};
   }
   return voters_[action.broker % kBrokers].Encode(command, KnownClock(), action.c % 2 == 0).bytes;
 }

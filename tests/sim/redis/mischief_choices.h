@@ -13,6 +13,9 @@ inline constexpr int64_t kDelayMs[] = {0, 0, 0, 5, 0, 60'000, 0, 0, 2'147'483'64
 inline constexpr int64_t kLateByUs[] = {-1'000'000, -1, 0, 1, 1'000, 10'000'000};
 inline constexpr std::string_view kInfos[] = {"", "info", "a;b;c", std::string_view("\0\xff\r\n", 4)};
 inline constexpr int64_t kBlockMs[] = {0, 0, 0, 1, 5'000};
+// Places at one of several servers, and marks from a first to a last one.
+inline constexpr int64_t kPlaces[] = {1'000, 2'000, 3, -(int64_t{1} << 52) + 5, 2'000};
+inline constexpr int64_t kMarks[][2] = {{0, 0}, {1'000, 2'000}, {3, 3}, {-(int64_t{1} << 52), 3'000}};
 
 inline constexpr std::string_view kBadWords[] = {"",     "x",   "-1",  "0",   "1e3",
                                                  "0x10", "1.5", "inf", "nan", "99999999999999999999"};

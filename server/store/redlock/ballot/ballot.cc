@@ -59,6 +59,7 @@ void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner,
   Candidate* const candidate = candidates_.Find({name, owner});
   Debts::Due due{.claim = {name, owner}, .token = token, .block = block, .keep_grant = keep_grant};
   due.life = std::chrono::seconds(1);
+  // What candidates that are over may have left is owed already.
   if (candidate == nullptr) return debts_.Owe(op, due, nullptr);
   const bool holds = candidate->phase == Candidate::Phase::kHeld;
   if (token != 0 && holds && candidate->token < token) return context_.Answer(op, core::GiveBackDone{});
@@ -66,11 +67,9 @@ void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner,
   if (token != 0 && candidate->token > token) return debts_.Owe(op, due, nullptr);
   due.life = candidate->spec.ttl + candidate->spec.lock_delay;
   due.held = holds && !keep_grant && context_.now < candidate->deadline;
-  if (token != 0) {
-    // Votes that were not counted are under other tokens.
-    for (const Stand& stand : candidate->stands) due.token = std::max(due.token, stand.token);
-    due.token = std::max(due.token, candidate->confirming);
-  }
+  // Votes that were not counted are under other tokens.
+  due.marks = candidate->marks;
+  due.keep_grant = keep_grant && candidate->MayBeHeld();
   debts_.Owe(op, due, candidate);
   candidates_.Forget(*candidate);
 }

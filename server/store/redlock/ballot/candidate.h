@@ -31,8 +31,10 @@ struct Stand {
   Instant waits_from{};     // it was sent something then that was answered: it waits. A later vote began no earlier
   uint64_t raised = 0;      // greatest token sent to confirm its vote: it may be under that by now, answered or not
   uint64_t yielded = 0;     // the vote under this token was given back: no earlier one counts either
+  uint64_t leaving = 0;     // so it was, or will be: a vote under this token or an earlier one is to be confirmed
   core::StoreTime since;    // of its vote, by the server's clock
   Duration held_for{};      // of its vote, when the server last told of it
+  uint64_t found = 0;       // the present round has found another candidate's hold there, under this token
   Instant may_run_until{};  // what was sent over a connection that broke may run until then
 
   Answer answer = Answer::kNothing;
@@ -54,6 +56,8 @@ struct Candidate : core::Timed {
   Candidate() : Timed(core::TimerKind::kWaiter) {}
 
   Spec spec;
+  Marks marks;            // of all that it has asked for
+  Instant marked_from{};  // its present marks are of what it has asked for since
   Phase phase = Phase::kVoting;
   std::vector<Question> questions;  // acquires of the core that are not answered yet
   bool waits = false;               // some of them wait in the queue
@@ -88,6 +92,9 @@ struct Candidate : core::Timed {
   Instant join_at = core::kNever;     // servers that have not voted are asked to join
   Instant forget_at = core::kNever;
 
+  // The core was told of a grant, and a repeat of the request, here or elsewhere, may have it: whoever gives this
+  // request up leaves it alone.
+  bool MayBeHeld() const { return core::IsRepeatable(spec.owner) && token != 0; }
   const Question* LastQuestion() const { return questions.empty() ? nullptr : &questions.back(); }
 };
 

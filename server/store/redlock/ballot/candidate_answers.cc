@@ -25,9 +25,13 @@ void Candidates::OnReply(const Sent& sent, Outcome& outcome, core::StoreTime tim
     for (const core::HolderView& next : gave->next) OnVote(sent.node, sent.claim.name, next, sent.at);
   }
   Candidate* const candidate = Find(sent.claim);
+  const bool is_unknown = std::holds_alternative<core::StoreUnknown>(outcome);
   // It was given up, and what it has is owed.
-  if (candidate == nullptr || candidate->serial != sent.candidate) return;
-  if (std::holds_alternative<core::StoreUnknown>(outcome)) {
+  if (candidate == nullptr || candidate->serial != sent.candidate) {
+    if (is_unknown) debts_.OnMayRun(sent.node, sent.claim, sent.run_before);
+    return;
+  }
+  if (is_unknown) {
     Instant& until = candidate->stands[sent.node].may_run_until;
     until = std::max(until, sent.run_before);
   }
@@ -49,7 +53,11 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
   Stand& stand = candidate.stands[sent.node];
   const bool is_current = sent.id == candidate.round;
   if (const auto* voted = std::get_if<Voted>(&outcome)) {
-    OnVoted(candidate, sent, *voted, time);
+    if (!voted->is_found) {
+      OnVoted(candidate, sent, *voted, time);
+    } else if (const uint64_t found = OnFound(candidate, sent, *voted); found != 0) {
+      return Ask(candidate, found);
+    }
   } else if (auto* not_voted = std::get_if<NotVoted>(&outcome)) {
     if (OnNotVoted(candidate, sent, *not_voted, time)) return Ask(candidate);
   } else if (is_current) {
@@ -73,10 +81,11 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
 
 void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time) {
   Stand& stand = candidate.stands[sent.node];
-  if (voted.token <= stand.yielded) return;
+  // What was asked for before has been given back, or is owed.
+  if (sent.at < candidate.marked_from || voted.token <= stand.yielded) return;
   // A trip more or less does not matter: a server begins to count long after what it may have forgotten has ended.
   const bool counted = context_.nodes.HasCountedSince(sent.node, context_.now - voted.held_for);
-  if (stand.token != voted.token) stand.is_fresh = counted;
+  if (stand.token != voted.token) stand.is_fresh = counted && voted.token > stand.leaving;
   stand.from = stand.token == voted.token ? std::max(stand.from, sent.at) : sent.at;
   stand.token = voted.token;
   stand.since = voted.since;
@@ -88,6 +97,26 @@ void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& vo
   if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
     candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
   }
+}
+
+// Another candidate of the same owner has the lock there. It may give that back, so this one does not count it, nor
+// give it back itself. What q servers have under one token is a grant of the same request: this candidate asks for it,
+// which puts it out of the reach of what the other one may owe. Returns the token of that; 0: there is none.
+uint64_t Candidates::OnFound(Candidate& candidate, const Sent& sent, const Voted& voted) {
+  Stand& stand = candidate.stands[sent.node];
+  if (sent.id != candidate.round) return 0;
+  stand.answer = StandAnswer::kFailed;
+  stand.found = voted.token;
+  stand.token = 0;
+  const size_t count = std::count_if(candidate.stands.begin(), candidate.stands.end(),
+                                     [&](const Stand& other) { return other.found == voted.token; });
+  return count == context_.nodes.quorum() && candidate.phase == Phase::kVoting ? voted.token : 0;
+}
+
+void Candidates::MoveTo(Candidate& candidate, Place place) {
+  candidate.spec.place = place;
+  candidate.marks.Add(Marks::Of(place));
+  context_.nodes.PassPlace(place, context_.now);
 }
 
 // Returns whether its place has changed, so that all servers are to be asked again.
@@ -120,16 +149,16 @@ bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& an
 }
 
 bool Candidates::MovePlace(Candidate& candidate, const NotVoted& answer) {
-  Place& place = candidate.spec.place;
+  const Place place = candidate.spec.place;
   // Another try of the request had this place.
   if (answer.place < place) {
-    place = answer.place;
+    MoveTo(candidate, answer.place);
     return true;
   }
   // Somebody was told of a place behind this one before it was asked for: this broker's reckoning of time is behind.
   constexpr Place kSlack = std::chrono::duration_cast<std::chrono::microseconds>(kTailSlack).count();
   if (candidate.acked || answer.tail == 0 || answer.tail <= place + kSlack) return false;
-  place = answer.tail + 1;
+  MoveTo(candidate, answer.tail + 1);
   return true;
 }
 
@@ -139,7 +168,9 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
   if (debts_.Blocks(node, claim)) return;  // it is being given back
   Candidate* const found = Find(claim);
   if (found == nullptr) {
-    return debts_.OweOne(node, {.claim = claim, .life = vote.ttl + vote.lock_delay});
+    // Of a repeatable owner it may be the vote of another broker's candidate by now.
+    if (core::IsRepeatable(claim.owner)) return;
+    return debts_.OweOne(node, {.claim = claim, .token = vote.token, .life = vote.ttl + vote.lock_delay});
   }
   Candidate& candidate = *found;
   Stand& stand = candidate.stands[node];
@@ -148,7 +179,7 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
   stand.from = std::max(from.value_or(stand.waits_from), stand.waits_from);
   // A notice may be of a vote that the same owner had before, and that was given back since. Confirming tells.
   const bool is_new = from || context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from;
-  stand.is_fresh = is_new && context_.nodes.HasCountedSince(node, stand.from);
+  stand.is_fresh = is_new && vote.token > stand.leaving && context_.nodes.HasCountedSince(node, stand.from);
   stand.since = vote.since;
   stand.held_for = Duration::zero();
   stand.queued = false;
@@ -177,7 +208,13 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
     if (stand.queued && stand.token == 0) stand.waits_from = std::max(stand.waits_from, sent);
   }
   for (const core::HolderView& holder : done.holders) {
-    if (Find({name, holder.owner}) != nullptr) OnVote(node, name, holder, std::nullopt);
+    Candidate* const candidate = Find({name, holder.owner});
+    if (candidate == nullptr) continue;
+    // A vote of a repeatable owner may be another candidate's. Confirming tells.
+    Stand& stand = candidate->stands[node];
+    if (core::IsRepeatable(holder.owner) && stand.token != holder.token)
+      stand.leaving = std::max(stand.leaving, holder.token);
+    OnVote(node, name, holder, std::nullopt);
   }
 }
 
@@ -217,7 +254,8 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
 void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {
   Stand& stand = candidate.stands[sent.node];
   if (std::holds_alternative<GaveBack>(outcome)) return;
-  // It may have the vote yet: asking tells.
+  // It may have the vote yet: asking tells. What is under way may still take it away, but not under a later token.
+  if (std::holds_alternative<core::StoreUnknown>(outcome)) stand.leaving = std::max(stand.leaving, sent.token);
   if (stand.yielded == sent.token) stand.yielded = 0;
   stand.queued = false;
   if (candidate.phase == Phase::kVoting && candidate.ask_at == core::kNever) AskLater(candidate);

@@ -73,7 +73,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
     candidate.stands[node].raised = std::max(candidate.stands[node].raised, token);
     context_.Send(
         {.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
-        ConfirmVote{spec.name, spec.owner, token, spec.ttl + spec.lock_delay});
+        ConfirmVote{spec.name, spec.owner, candidate.marks, token, spec.ttl + spec.lock_delay});
   }
   candidate.ask_at = context_.now + std::max(context_.Trips(kPatienceTrips), context_.config.node_timeout);
   Arm(candidate);
@@ -92,12 +92,13 @@ void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holde
     stand.yielded = std::exchange(stand.token, 0);
     stand.queued = true;
     stand.waits_from = context_.now;
-    context_.Send({.by = Sent::By::kYield,
-                   .node = node,
-                   .claim = spec.claim(),
-                   .candidate = candidate.serial,
-                   .token = stand.yielded},
-                  YieldVote{spec, stand.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now)});
+    context_.Send(
+        {.by = Sent::By::kYield,
+         .node = node,
+         .claim = spec.claim(),
+         .candidate = candidate.serial,
+         .token = stand.yielded},
+        YieldVote{spec, stand.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now), candidate.marks});
   }
   Arm(candidate);
 }
@@ -115,15 +116,17 @@ void Candidates::JoinRest(Candidate& candidate) {
   }
   bool asks = false;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    if (candidate.stands[node].token == candidate.token || !context_.nodes.IsUp(node)) continue;
+    const Stand& stand = candidate.stands[node];
+    if (stand.token == candidate.token || !context_.nodes.IsUp(node)) continue;
     if (debts_.Blocks(node, spec.claim())) continue;
+    const uint64_t greatest = std::max({candidate.token, stand.token, stand.raised});
     context_.Send({.by = Sent::By::kJoin,
                    .node = node,
                    .run_before = run_before,
                    .claim = spec.claim(),
                    .candidate = candidate.serial,
                    .token = candidate.token},
-                  JoinGrant{spec, candidate.token, run_before});
+                  JoinGrant{spec, candidate.token, greatest, run_before});
     asks = true;
   }
   if (asks) context_.Count(QuorumRound::kJoin);
@@ -140,6 +143,7 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   }
   Candidate& candidate = *slot;
   candidate.spec = std::move(spec);
+  candidate.marks.Add(Marks::Of(candidate.spec.place));
   candidate.phase = Phase::kHeld;
   candidate.token = token;
   candidate.hold_until = HoldUntil(candidate.spec, from - held_for);

@@ -28,15 +28,20 @@ Spec SpecOf(const core::StoreAcquire& in, Place place) {
           .place = place};
 }
 
+Debts::Due OwedBy(const Candidate& candidate, const Marks& marks) {
+  const Spec& spec = candidate.spec;
+  return {.claim = spec.claim(), .marks = marks, .life = spec.ttl + spec.lock_delay};
+}
+
 }  // namespace
 
 void Candidates::Acquire(const core::StoreAcquire& in) {
   auto& slot = candidates_[Claim{in.name, in.owner}];
   if (!slot) {
-    debts_.OnAskedAgain({in.name, in.owner});
     slot = std::make_unique<Candidate>();
     slot->serial = ++last_serial_;
     slot->spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(in.want));
+    slot->marks = Marks::Of(slot->spec.place);
     slot->stands.resize(context_.nodes.size());
     by_lock_[in.name].emplace(slot->serial, slot.get());
     by_serial_.emplace(slot->serial, slot.get());
@@ -71,7 +76,7 @@ void Candidates::Forget(Candidate& candidate) {
 
 // ---- A round of votes ----
 
-void Candidates::Ask(Candidate& candidate) {
+void Candidates::Ask(Candidate& candidate, uint64_t found) {
   context_.Count(QuorumRound::kVote);
   candidate.round = ++last_round_;
   candidate.is_open = true;
@@ -81,15 +86,16 @@ void Candidates::Ask(Candidate& candidate) {
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     Stand& stand = candidate.stands[node];
     stand.answer = StandAnswer::kNothing;
+    stand.found = 0;
     stand.rivals.clear();
     stand.left.reset();
     stand.queue_length = stand.position = 0;
-    if (context_.nodes.IsUp(node) && !debts_.Blocks(node, candidate.spec.claim())) SendAsk(candidate, node);
+    if (context_.nodes.IsUp(node) && !debts_.Blocks(node, candidate.spec.claim())) SendAsk(candidate, node, found);
   }
   Consider(candidate);
 }
 
-void Candidates::SendAsk(Candidate& candidate, NodeIndex node) {
+void Candidates::SendAsk(Candidate& candidate, NodeIndex node, uint64_t found) {
   Stand& stand = candidate.stands[node];
   const Instant run_before =
       std::min(context_.now + kVoteAttempt, candidate.questions.empty() ? core::kNever : candidate.run_before);
@@ -105,7 +111,9 @@ void Candidates::SendAsk(Candidate& candidate, NodeIndex node) {
                         .run_before = run_before,
                         .wait = candidate.waits,
                         .again = candidate.again || candidate.acked,
-                        .least_token = context_.nodes.Proposal(context_.now)});
+                        .least_token = context_.nodes.Proposal(context_.now),
+                        .marks = candidate.marks,
+                        .found = found});
 }
 
 Bench Candidates::BenchFor(const Candidate& candidate) const {
@@ -196,16 +204,25 @@ void Candidates::AskLater(Candidate& candidate) {
   Arm(candidate);
 }
 
-// Several tries have some votes each: all give them back, and try again at different times.
+// Several tries have some votes each: all give them back, and try again at different times. What they ask for then has
+// another mark.
 void Candidates::Split(Candidate& candidate) {
+  if (candidate.MayBeHeld()) {
+    ++candidate.splits;
+    candidate.is_open = false;
+    return AskLater(candidate);
+  }
+  const Marks marks = candidate.marks;
+  candidate.spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(candidate.spec.want));
+  candidate.marks = Marks::Of(candidate.spec.place);
+  candidate.marked_from = context_.now;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     Stand& stand = candidate.stands[node];
     if (stand.answer == StandAnswer::kNotVoted && stand.token == 0) continue;
     if (stand.answer == StandAnswer::kNothing) continue;
     stand.yielded = std::max(stand.yielded, stand.token);
     stand.token = 0;
-    debts_.OweOne(node, {.claim = candidate.spec.claim(), .life = candidate.spec.ttl + candidate.spec.lock_delay},
-                  stand.may_run_until);
+    debts_.OweOne(node, OwedBy(candidate, marks), stand.may_run_until);
   }
   ++candidate.splits;
   candidate.is_open = false;
@@ -243,13 +260,13 @@ void Candidates::Refuse(Candidate& candidate) {
 
 // What it may have at any server is released.
 void Candidates::End(Candidate& candidate) {
+  if (candidate.MayBeHeld()) return Forget(candidate);
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     const Stand& stand = candidate.stands[node];
     const bool has_nothing = (stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued) ||
                              stand.answer == StandAnswer::kRefused;
     if (has_nothing && stand.may_run_until <= context_.now) continue;
-    debts_.OweOne(node, {.claim = candidate.spec.claim(), .life = candidate.spec.ttl + candidate.spec.lock_delay},
-                  stand.may_run_until);
+    debts_.OweOne(node, OwedBy(candidate, candidate.marks), stand.may_run_until);
   }
   Forget(candidate);
 }
@@ -311,7 +328,7 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
   for (Candidate* candidate : all) {
     Stand& stand = candidate->stands[node];
     if (forgot) {
-      stand.token = stand.raised = stand.yielded = 0;
+      stand.token = stand.raised = stand.yielded = stand.leaving = 0;
       stand.queued = stand.is_fresh = false;
     }
     if (candidate->phase == Phase::kHeld) {

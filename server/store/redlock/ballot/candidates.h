@@ -59,8 +59,9 @@ class Candidates {
 
  private:
   // candidates.cc
-  void Ask(Candidate& candidate);
-  void SendAsk(Candidate& candidate, NodeIndex node);
+  // `found`: as in AskVote.
+  void Ask(Candidate& candidate, uint64_t found = 0);
+  void SendAsk(Candidate& candidate, NodeIndex node, uint64_t found = 0);
   void Consider(Candidate& candidate);
   void Close(Candidate& candidate);
   void Gather(Candidate& candidate);
@@ -82,6 +83,8 @@ class Candidates {
   // candidate_answers.cc
   void OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& outcome, core::StoreTime time);
   void OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time);
+  uint64_t OnFound(Candidate& candidate, const Sent& sent, const Voted& voted);
+  void MoveTo(Candidate& candidate, Place place);
   bool OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& answer, core::StoreTime time);
   bool MovePlace(Candidate& candidate, const NotVoted& answer);
   void OnConfirmReply(Candidate& candidate, const Sent& sent, const Outcome& outcome);

@@ -18,7 +18,7 @@ void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
     if (call.serial == 0) call.serial = ++last_serial_;
     call.ops.push_back(op);
     call.due = due;
-    call.acked = call.later = 0;
+    call.acked = 0;
     call.answered = false;
     call.released = call.withdrawn = 0;
     call.begun = context_.now;
@@ -38,11 +38,23 @@ void Debts::Put(NodeIndex node, const Due& due, Instant may_run_until) {
   if (debt.serial == 0) debt.serial = ++last_serial_;
   debt.node = node;
   debt.may_run_until = std::max(debt.may_run_until, may_run_until);
-  debt.due = due;
-  debt.later_token = 0;
+  Merge(debt, due);
+  debt.is_done = false;
   const Duration life = std::max(due.life, context_.config.queue_slot);
   debt.until = std::max({debt.until, context_.now + 2 * life, debt.may_run_until + 2 * life});
   Send(debt);
+}
+
+// What was owed before, and is not confirmed, is not forgotten for what is owed now.
+void Debts::Merge(Debt& debt, const Due& due) {
+  const bool is_new = debt.due.claim.owner == OwnerId{};
+  // One command spares grants, or it does not.
+  if (!is_new && !debt.is_done && due.keep_grant && !debt.due.keep_grant) return;
+  const Due before = std::exchange(debt.due, due);
+  if (is_new || before.keep_grant != due.keep_grant) return;
+  debt.due.token = std::max(debt.due.token, before.token);
+  debt.due.marks.Add(before.marks);
+  debt.due.block = std::max(debt.due.block, before.block);
 }
 
 void Debts::Send(Debt& debt) {
@@ -52,12 +64,13 @@ void Debts::Send(Debt& debt) {
     const Due& due = debt.due;
     debt.attempt = ++last_attempt_;
     context_.Send({.by = Sent::By::kDebt, .node = debt.node, .claim = due.claim, .id = debt.attempt},
-                  ReleaseAll{.name = due.claim.name,
-                             .owner = due.claim.owner,
-                             .token = due.token,
-                             .block = due.block,
-                             .keep_grant = due.keep_grant,
-                             .least_token = context_.nodes.Proposal(context_.now)});
+                  ReleaseNamed{.name = due.claim.name,
+                               .owner = due.claim.owner,
+                               .token = due.token,
+                               .marks = due.marks,
+                               .block = due.block,
+                               .keep_grant = due.keep_grant,
+                               .least_token = context_.nodes.Proposal(context_.now)});
   }
   Arm(debt);
 }
@@ -66,21 +79,16 @@ void Debts::Arm(Debt& debt) {
   debt_timers_.Set(debt, debt.attempt != 0 ? core::kNever : std::min(debt.until, debt.retry_at));
 }
 
-void Debts::OnAskedAgain(const Claim& claim) {
-  for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-    const auto found = nodes_[node].find(claim);
-    if (found == nodes_[node].end()) continue;
-    found->second.may_run_until = {};
-    // It was confirmed once, and waited to be repeated.
-    if (found->second.attempt == 0 && context_.nodes.IsUp(node)) {
-      debt_timers_.Cancel(found->second);
-      nodes_[node].erase(found);
-    }
-  }
+void Debts::OnMayRun(NodeIndex node, const Claim& claim, Instant until) {
+  const auto found = nodes_[node].find(claim);
+  if (found != nodes_[node].end()) found->second.may_run_until = std::max(found->second.may_run_until, until);
 }
 
 void Debts::OnNodeUp(NodeIndex node) {
-  for (auto& [claim, debt] : nodes_[node]) Send(debt);
+  for (auto& [claim, debt] : nodes_[node]) {
+    const bool is_early = debt.is_done && debt.retry_at != core::kNever && context_.now < debt.retry_at;
+    if (!is_early) Send(debt);
+  }
 }
 
 void Debts::OnReply(const Sent& sent, Outcome& outcome) {
@@ -103,37 +111,16 @@ void Debts::OnReply(const Sent& sent, Outcome& outcome) {
 
 void Debts::OnGaveBack(Debt& debt, const Sent& sent, const GaveBack& gave) {
   const Claim claim = debt.due.claim;
-  if (gave.later_token != 0) {
-    const auto call = calls_.find(claim);
-    if (call == calls_.end()) return Settle(sent.node, claim);
-    debt.later_token = gave.later_token;
-    Arm(debt);
-    call->second.later |= Bit(sent.node);
-    return Ack(sent.node, claim, gave);
-  }
   if (debt.may_run_until > sent.at) {
+    debt.is_done = true;
     debt.retry_at = std::max(context_.now, debt.may_run_until);
     debt.may_run_until = {};
     Arm(debt);
+    news_.OnSettled(sent.node, claim);
     return Ack(sent.node, claim, gave);
   }
   Settle(sent.node, claim);
   Ack(sent.node, claim, gave);
-}
-
-// At q servers the owner has a later grant, which is not meant. At fewer that is a vote that nobody counted.
-void Debts::JudgeLater(const Call& call) {
-  const size_t quorum = context_.nodes.quorum();
-  const bool is_grant = static_cast<size_t>(__builtin_popcount(call.later)) >= quorum;
-  const bool is_stray = static_cast<size_t>(__builtin_popcount(call.acked & ~call.later)) >= quorum;
-  if (!is_grant && !is_stray) return;
-  const Claim claim = call.due.claim;
-  for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-    const auto found = nodes_[node].find(claim);
-    if (found == nodes_[node].end() || found->second.later_token == 0) continue;
-    found->second.due.token = std::exchange(found->second.later_token, 0);
-    is_grant ? Settle(node, claim) : Send(found->second);
-  }
 }
 
 // By value: it may be the key of what is erased.
@@ -158,7 +145,6 @@ void Debts::Ack(NodeIndex node, const Claim& claim, const GaveBack& gave) {
   call.acked |= Bit(node);
   call.released += gave.was_holder ? 1 : 0;
   call.withdrawn += gave.was_waiter ? 1 : 0;
-  JudgeLater(call);
   TryAnswer(call);
   if (call.answered && static_cast<size_t>(__builtin_popcount(call.acked)) == context_.nodes.size()) Forget(claim);
 }

@@ -34,7 +34,8 @@ class Debts {
  public:
   struct Due {
     Claim claim;
-    uint64_t token = 0;  // as in ReleaseAll
+    uint64_t token = 0;  // as in ReleaseNamed
+    Marks marks;         // as in ReleaseNamed
     Duration block{};
     bool keep_grant = false;
     Duration life{};    // whatever the owner may have at a server ends within this time
@@ -49,10 +50,13 @@ class Debts {
   void OweAll(const Due& due, const Candidate* candidate) { Owe(0, due, candidate); }
   void OweOne(NodeIndex node, const Due& due, Instant may_run_until = {});
 
-  // The owner asks for the lock anew: what may still run is not to be undone any more.
-  void OnAskedAgain(const Claim& claim);
-  // Something is owed to the server for this owner: it is not to be asked for a vote.
-  bool Blocks(NodeIndex node, const Claim& claim) const { return nodes_[node].contains(claim); }
+  // What was sent for an owner that is no candidate any more may run until then.
+  void OnMayRun(NodeIndex node, const Claim& claim, Instant until);
+  // Something is owed to the server for this owner that has not been confirmed: it is not to be asked for a vote.
+  bool Blocks(NodeIndex node, const Claim& claim) const {
+    const auto found = nodes_[node].find(claim);
+    return found != nodes_[node].end() && !found->second.is_done;
+  }
 
   void OnNodeUp(NodeIndex node);
   void OnReply(const Sent& sent, Outcome& outcome);
@@ -69,7 +73,7 @@ class Debts {
     Instant until{};
     Instant retry_at = core::kNever;
     Instant may_run_until{};
-    uint64_t later_token = 0;  // its owner holds under this one there
+    bool is_done = false;  // confirmed, and to be repeated when nothing that was sent before can run any more
   };
   // An owner's debts to all servers, until the core has its answer.
   struct Call : core::Timed {
@@ -80,20 +84,19 @@ class Debts {
     Instant until{};
     Instant patience{};
     uint32_t acked = 0;  // bits
-    uint32_t later = 0;  // bits: holds under a later token there
     int released = 0;
     int withdrawn = 0;
     bool answered = false;
   };
 
   void Put(NodeIndex node, const Due& due, Instant may_run_until);
+  static void Merge(Debt& debt, const Due& due);
   void Send(Debt& debt);
   void Arm(Debt& debt);
   void Settle(NodeIndex node, Claim claim);
   void OnGaveBack(Debt& debt, const Sent& sent, const GaveBack& gave);
   void Ack(NodeIndex node, const Claim& claim, const GaveBack& gave);
   void TryAnswer(Call& call);
-  void JudgeLater(const Call& call);
   void Forget(Claim claim);
 
   Context& context_;

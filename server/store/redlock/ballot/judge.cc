@@ -98,7 +98,7 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
   // Answers under way make the votes younger, or are under the token that it was told.
   const bool under_way = !candidate.questions.empty() || is_told;
   if (under_way && !IsRoundOver(candidate, bench)) return {};
-  return {.kind = Kind::kConfirm, .token = all_fresh ? greatest : std::max(greatest, bench.proposal)};
+  return {.kind = Kind::kConfirm, .token = all_fresh ? greatest : std::max(greatest + 1, bench.proposal)};
 }
 
 // A single try without a quorum.

@@ -7,6 +7,7 @@
 // zero for the preferred. Waiters with equal places stand in the order of their owners.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,6 +32,11 @@ using NodeOp = uint64_t;  // one command to one server; never reused
 using Place = int64_t;
 // Added to the place of the preferred.
 inline constexpr Place kPreferredShift = -(Place{1} << 52);
+// The place as it would be if it were preferred as `like` is, or is not.
+inline Place SameShift(Place place, Place like) {
+  if ((place < 0) == (like < 0)) return place;
+  return like < 0 ? place + kPreferredShift : place - kPreferredShift;
+}
 // Of a holder whose place is not known: earlier than any other.
 inline constexpr Place kFirstPlace = kPreferredShift * 2;
 
@@ -48,6 +54,21 @@ struct Claim {
 
 // When a grant was made, by the median of the clocks, which its token is taken from: each server has another stamp.
 inline core::StoreTime SinceOf(uint64_t token) { return {static_cast<int64_t>(token)}; }
+
+// Names what a candidate has asked for: it asks for a place, and what it gets has that place for its mark. From the
+// first mark to the last one; none by default. Each candidate of an owner at this broker has later ones than the one
+// before.
+struct Marks {
+  Place first = 0;
+  Place last = 0;
+
+  static Marks Of(Place place) { return {place, place}; }
+  bool empty() const { return first == 0 && last == 0; }
+  void Add(const Marks& other) {
+    if (other.empty()) return;
+    *this = empty() ? other : Marks{std::min(first, other.first), std::max(last, other.last)};
+  }
+};
 
 // What an owner wants of a lock, as each server is told it.
 struct Spec {
@@ -71,11 +92,14 @@ struct AskVote {
   bool wait = false;
   bool again = false;  // as in core::StoreAcquire
   uint64_t least_token = 0;
+  Marks marks;         // of all that the candidate has asked for
+  uint64_t found = 0;  // the token under which q servers have the lock for another candidate of the owner; 0: none
 };
 
 struct ConfirmVote {
   LockName name;
   OwnerId owner{};
+  Marks marks;  // of the vote; one with another mark stays as it is
   uint64_t token = 0;
   Duration life{};  // ttl and lock_delay
 };
@@ -83,6 +107,7 @@ struct ConfirmVote {
 struct JoinGrant {
   Spec spec;
   uint64_t token = 0;
+  uint64_t greatest = 0;  // that a vote of the owner's own may have there; one under a later token stays as it is
   Instant run_before{};
 };
 
@@ -91,12 +116,16 @@ struct YieldVote {
   uint64_t token = 0;
   bool hands_on = true;  // to waiters with earlier places; else the lock stays free there
   uint64_t least_token = 0;
+  Marks marks;  // of the vote; one with another mark stays as it is
 };
 
-struct ReleaseAll {
+// Ends what is named by `token` or by `marks`, and nothing else: however late it comes, what the owner was given by a
+// later request stays.
+struct ReleaseNamed {
   LockName name;
   OwnerId owner{};
-  uint64_t token = 0;  // nothing held under a later one; 0: any
+  uint64_t token = 0;  // a grant that is over: what is held under it or an earlier one
+  Marks marks;         // what is held with one of these, and a place with one of these in this broker's queue
   Duration block{};
   bool keep_grant = false;
   uint64_t least_token = 0;
@@ -108,7 +137,7 @@ struct Plain {
   uint64_t least_token = 0;  // 0: the command hands nothing on
 };
 
-using NodeCommand = std::variant<AskVote, ConfirmVote, JoinGrant, YieldVote, ReleaseAll, Plain>;
+using NodeCommand = std::variant<AskVote, ConfirmVote, JoinGrant, YieldVote, ReleaseNamed, Plain>;
 
 // ---- Answers of one server -----------------------------------------------------------------------------------------
 
@@ -116,6 +145,7 @@ struct Voted {
   uint64_t token = 0;
   core::StoreTime since;
   Duration held_for{};
+  bool is_found = false;  // another candidate of the same owner, maybe at another broker, has it
 };
 
 // No vote: somebody has the lock at this server, or comes first.
@@ -142,7 +172,6 @@ struct Conflict {};
 struct GaveBack {
   bool was_holder = false;
   bool was_waiter = false;
-  uint64_t later_token = 0;  // release did nothing: the owner holds under this one; 0: it did
   bool look = false;
   std::vector<core::HolderView> next;
 };

@@ -112,6 +112,11 @@ Place Nodes::NextPlace(Instant now, bool preferred) {
   return last_place_ + (preferred ? kPreferredShift : 0);
 }
 
+void Nodes::PassPlace(Place place, Instant now) {
+  constexpr Place kMostAhead = std::chrono::duration_cast<std::chrono::microseconds>(2 * kMostSkew).count();
+  last_place_ = std::max(last_place_, std::min(SameShift(place, 0), Place{Time(now)} + kMostAhead));
+}
+
 Duration Nodes::Trip() const {
   std::array<Duration, kMaxNodes> trips{};
   size_t count = 0;

@@ -66,6 +66,9 @@ class Nodes {
   uint64_t Proposal(Instant now) const { return static_cast<uint64_t>(Time(now)); }
   // A place for who comes now; each is another, and later than the one before.
   Place NextPlace(Instant now, bool preferred);
+  // All places that are given from now on are later than this one, if it is no further ahead of the present time than
+  // the reckonings of two brokers can be.
+  void PassPlace(Place place, Instant now);
 
   // A round trip to the servers that a quorum needs, about.
   Duration Trip() const;

@@ -14,6 +14,7 @@ namespace distlock::store::ballot {
 namespace {
 
 constexpr Duration kFreeLook = std::chrono::milliseconds(250);
+constexpr Duration kOfStray = std::chrono::seconds(1);
 
 // The lock that hands on what the command frees; empty: it frees nothing.
 LockName Frees(const core::StoreCommand& command) {
@@ -323,8 +324,11 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   }
   if (static_cast<size_t>(__builtin_popcount(round.adopted)) >= context_.nodes.quorum()) {
     merged.result = Result::kAdopted;
-    if (Candidate* const former = candidates_.Find({adopt.name, adopt.from}); former != nullptr)
+    Debts::Due owed{.claim = {adopt.name, adopt.from}, .token = adopt.token, .life = merged.ttl + merged.lock_delay};
+    if (Candidate* const former = candidates_.Find(owed.claim); former != nullptr) {
+      owed.marks = former->marks;
       candidates_.Forget(*former);
+    }
     Spec spec{.name = adopt.name,
               .owner = adopt.owner,
               .want = adopt.want,
@@ -334,8 +338,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
               .info = adopt.info};
     spec.place = TakePlace(spec.info);
     for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-      if ((round.adopted & Bit(node)) != 0) continue;
-      debts_.OweOne(node, {.claim = {adopt.name, adopt.from}, .life = merged.ttl + merged.lock_delay});
+      if ((round.adopted & Bit(node)) == 0) debts_.OweOne(node, owed);
     }
     candidates_.Hold(std::move(spec), adopt.token, round.sent, merged.held_for, round.adopted);
     return Answer(round, merged);
@@ -344,8 +347,9 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     if (CountOf<core::AcquireLate>(round) <= context_.nodes.size() - context_.nodes.quorum()) return false;
     return Answer(round, core::AcquireLate{});
   }
-  // A server or two may have taken it over.
-  debts_.OweAll({.claim = {adopt.name, adopt.owner}, .life = std::chrono::seconds(1)}, nullptr);
+  // A server or two may have taken it over, with the mark of this round.
+  std::string info = adopt.info;
+  debts_.OweAll({.claim = {adopt.name, adopt.owner}, .marks = Marks::Of(TakePlace(info)), .life = kOfStray}, nullptr);
   return Answer(round, of_another_mode != nullptr ? *of_another_mode : core::AdoptDone{});
 }
 

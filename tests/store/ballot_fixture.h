@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fixture of the ballot's tests: the ballot between a core and three servers that answer when, and what, the test
+// says. One thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/redlock/ballot/ballot.h"
+#include "store/redlock/ballot/merge.h"
+#include "store/redlock/ballot/place.h"
+
+namespace distlock::store::ballot {
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+inline constexpr size_t kServers = 3;
+inline constexpr uint64_t kToken = 1'000'000'900'000;
+inline constexpr Place kLate = 2'000'000'000'000;
+
+inline OwnerId OwnerOf(uint8_t n) { return {n}; }
+inline LockName TheLock() { return LockName::Encode("default", "k"); }
+
+class BallotTest : public testing::Test {
+ protected:
+  BallotTest() : ballot_(Config{}) {
+    for (NodeIndex node = 0; node < kServers; ++node) {
+      ServerClock clock(500);
+      clock.Learn(now_, now_, TimeOf());
+      Step(NodeUp{node, false, clock});
+    }
+    told_.clear();
+  }
+
+  core::StoreTime TimeOf() const {
+    return {std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch()).count()};
+  }
+  void Step(Input input) {
+    std::vector<Effect> effects;
+    ballot_.Step(now_, std::move(input), effects);
+    for (Effect& effect : effects) {
+      if (auto* send = std::get_if<SendTo>(&effect)) sent_[send->node].push_back(std::move(*send));
+      if (auto* tell = std::get_if<TellCore>(&effect)) told_.push_back(std::move(tell->input));
+    }
+  }
+  void Pass(Duration time) {
+    now_ += time;
+    Step(Tick{});
+  }
+
+  // What the server is asked and has not answered; the first of it is answered.
+  template <typename Command>
+  bool IsAsked(NodeIndex node) const {
+    return !sent_[node].empty() && std::holds_alternative<Command>(sent_[node].front().command);
+  }
+  template <typename Command>
+  size_t CountAsked() const {
+    size_t count = 0;
+    for (const auto& node : sent_) {
+      for (const SendTo& send : node) count += std::holds_alternative<Command>(send.command);
+    }
+    return count;
+  }
+  void Answer(NodeIndex node, Outcome outcome) {
+    now_ += microseconds(100);
+    ASSERT_FALSE(sent_[node].empty());
+    const NodeOp op = sent_[node].front().op;
+    sent_[node].pop_front();
+    Step(NodeReply{op, std::move(outcome), TimeOf()});
+  }
+  // It waits there behind the holder n, who came first.
+  static NotVoted Behind(uint8_t n) {
+    NotVoted answer;
+    answer.queued = true;
+    answer.place = kLate;
+    answer.mode = core::Mode::kExclusive;
+    answer.queue_length = 1;
+    answer.holders.push_back({.owner = OwnerOf(n), .token = kToken - 1, .ttl = seconds(30), .info = WithPlace(0, "")});
+    return answer;
+  }
+  core::HolderView Vote(uint8_t n, uint64_t token) const {
+    return {.owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)};
+  }
+  void Notice(NodeIndex node, uint8_t n, uint64_t token, Duration ahead = {}) {
+    now_ += microseconds(100);
+    Step(NodeNotice{
+        node, {.name = TheLock(), .owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)}, ahead});
+  }
+
+  void Wait(uint8_t n) {
+    Step(core::StoreAcquire{.op = n, .name = TheLock(), .owner = OwnerOf(n), .ttl = seconds(30), .wait = true});
+  }
+  // The first such answer to the core.
+  template <typename T>
+  const T* Told() const {
+    for (const core::Input& input : told_) {
+      const auto* reply = std::get_if<core::StoreReply>(&input);
+      const T* outcome = reply == nullptr ? nullptr : std::get_if<T>(&reply->outcome);
+      if (outcome != nullptr) return outcome;
+    }
+    return nullptr;
+  }
+  const core::GrantNotice* Granted() const {
+    for (const core::Input& input : told_) {
+      if (const auto* notice = std::get_if<core::GrantNotice>(&input)) return notice;
+    }
+    return nullptr;
+  }
+
+  Instant now_{seconds(1'000'000)};
+  Ballot ballot_;
+  std::array<std::deque<SendTo>, kServers> sent_;
+  std::vector<core::Input> told_;
+};
+
+}  // namespace distlock::store::ballot

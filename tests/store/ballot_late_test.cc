@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ballot sends may come late: it names what it means, and nothing that comes later.
+#include <utility>
+
+#include "ballot_fixture.h"
+
+namespace distlock::store::ballot {
+namespace {
+
+// What is sent may come late, when the same owner has the lock by a later request.
+TEST_F(BallotTest, WhatATryOwesNamesWhatItHasAskedForAndNothingLater) {
+  const core::StoreAcquire once{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30)};
+  Step(once);
+  const Marks first = std::get<AskVote>(sent_[0].front().command).marks;
+  Answer(0, Voted{kToken, TimeOf(), {}});
+  sent_[1].clear();
+  sent_[2].clear();
+  Pass(seconds(1));
+  ASSERT_NE(Told<core::StoreFailed>(), nullptr) << "two servers are silent";
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    ASSERT_TRUE(IsAsked<ReleaseNamed>(node));
+    const auto& owed = std::get<ReleaseNamed>(sent_[node].front().command);
+    EXPECT_EQ(std::pair(owed.marks.first, owed.marks.last), std::pair(first.first, first.last));
+    EXPECT_EQ(owed.token, 0u);
+    Answer(node, GaveBack{});
+  }
+  Step(once);
+  EXPECT_GT(std::get<AskVote>(sent_[0].front().command).marks.first, first.last);
+}
+
+TEST_F(BallotTest, AVoteWhoseOwnerIsNoCandidateIsReleasedByItsToken) {
+  Notice(0, 1, kToken);
+  ASSERT_TRUE(IsAsked<ReleaseNamed>(0));
+  EXPECT_EQ(std::get<ReleaseNamed>(sent_[0].front().command).token, kToken);
+  EXPECT_TRUE(std::get<ReleaseNamed>(sent_[0].front().command).marks.empty());
+  Notice(1, core::kRepeatableMark, kToken);
+  EXPECT_TRUE(sent_[1].empty()) << "by now it may be another broker's";
+}
+
+// The connection broke: the yield may run yet, whatever the server shows meanwhile.
+TEST_F(BallotTest, AVoteThatMayStillBeYieldedCountsOnlyUnderALaterToken) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(3));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  Answer(1, core::StoreUnknown{"reset"});
+  for (int i = 0; i < 1000 && CountAsked<AskVote>() == 0; ++i) Pass(milliseconds(1));
+  Answer(0, Voted{kToken, TimeOf(), {}});
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  EXPECT_EQ(Granted(), nullptr);
+  Pass(seconds(1));
+  ASSERT_TRUE(IsAsked<ConfirmVote>(1));
+  EXPECT_GT(std::get<ConfirmVote>(sent_[1].front().command).token, kToken);
+}
+
+// The other one may hold the lock, or give it back.
+TEST_F(BallotTest, WhatAnotherCandidateOfTheOwnerHasCountsOnceItWasAskedForAsAGrant) {
+  Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(core::kRepeatableMark), .ttl = seconds(30)});
+  Voted found{kToken, TimeOf(), {}};
+  found.is_found = true;
+  Answer(0, found);
+  EXPECT_EQ(CountAsked<AskVote>(), 2u);
+  Answer(1, found);
+  EXPECT_EQ(Told<core::AcquireGranted>(), nullptr);
+  for (const NodeIndex node : {0, 1}) {
+    ASSERT_TRUE(IsAsked<AskVote>(node));
+    EXPECT_EQ(std::get<AskVote>(sent_[node].front().command).found, kToken);
+    Answer(node, Voted{kToken, TimeOf(), {}});
+  }
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  EXPECT_EQ(Told<core::AcquireGranted>()->token, kToken);
+}
+
+}  // namespace
+}  // namespace distlock::store::ballot

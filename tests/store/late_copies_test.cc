@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A connection that was given up delivers a command late, beside whatever the next connection carries: the owner's
+// first grant or place is over, and it has its second one. Each command that a broker sends leaves that alone. A new
+// type of command does not compile here until it says what its late copy is.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "redis/known_clock.h"
+#include "redis/redis_model.h"
+#include "store/redis/codec.h"
+#include "store/redis/resp.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/wire_value.h"
+#include "store/redlock/vote_codec.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+using ballot::Marks;
+using ballot::Place;
+using core::Duration;
+using core::OwnerId;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int64_t kStart = 1'700'000'000'000'000;
+constexpr Duration kMostLate = seconds(20);  // as in the worlds
+constexpr Place kFirst = 1'600'000'000'000'000, kSecond = kFirst + 1000;
+
+core::LockName TheLock() { return core::LockName::Encode("default", "k"); }
+// The first byte tells which kind of owner it is.
+OwnerId OwnerOf(uint8_t kind, uint8_t number) {
+  OwnerId owner{};
+  owner.front() = kind;
+  owner.back() = number;
+  return owner;
+}
+
+// What the owner has or has had: the token of its hold, or 0 while it waits.
+struct Had {
+  OwnerId owner{};
+  uint64_t token = 0;
+  core::Instant run_before{};
+};
+
+// ---- The late copy of each command: about what the owner had first.
+
+template <typename Command>
+std::vector<Command> CopiesOf(const Had& had);
+
+template <>
+std::vector<core::StoreAcquire> CopiesOf(const Had& had) {
+  core::StoreAcquire acquire{.name = TheLock(), .owner = had.owner, .ttl = seconds(9), .run_before = had.run_before};
+  core::StoreAcquire waits = acquire;
+  waits.wait = true;
+  return {acquire, waits};
+}
+template <>
+std::vector<core::StoreAcquireAll> CopiesOf(const Had& had) {
+  return {{.run_before = had.run_before, .items = CopiesOf<core::StoreAcquire>(had)}};
+}
+template <>
+std::vector<core::StoreRenew> CopiesOf(const Had& had) {
+  core::StoreRenew ours{.op = 0,
+                        .items = {{.name = TheLock(), .owner = had.owner, .token = had.token, .ttl = seconds(9)}}};
+  core::StoreRenew callers = ours;
+  callers.items.front().ours = false;
+  return had.token == 0 ? std::vector<core::StoreRenew>{} : std::vector{ours, callers};
+}
+template <>
+std::vector<core::StoreRelease> CopiesOf(const Had& had) {
+  core::StoreRelease release{.name = TheLock(), .owner = had.owner, .token = had.token};
+  core::StoreRelease blocks = release;
+  blocks.block = seconds(5);
+  return had.token == 0 ? std::vector<core::StoreRelease>{} : std::vector{release, blocks};
+}
+template <>
+std::vector<core::StoreWithdraw> CopiesOf(const Had& had) {
+  core::StoreWithdraw withdraw{.name = TheLock(), .owner = had.owner, .run_before = had.run_before};
+  core::StoreWithdraw spares = withdraw;
+  spares.keep_grant = true;
+  return {withdraw, spares};
+}
+template <>
+std::vector<core::StoreTend> CopiesOf(const Had& had) {
+  return {{.name = TheLock(), .asked = {had.owner}}};
+}
+template <>
+std::vector<core::StoreWatch> CopiesOf(const Had&) {
+  return {{.name = TheLock()}};
+}
+template <>
+std::vector<core::StoreDowngrade> CopiesOf(const Had& had) {
+  if (had.token == 0) return {};
+  return {{.name = TheLock(), .owner = had.owner, .token = had.token}};
+}
+template <>
+std::vector<core::StoreForce> CopiesOf(const Had& had) {
+  if (had.token == 0) return {};
+  return {{.name = TheLock(), .owner = had.owner, .token = had.token}};
+}
+template <>
+std::vector<core::StoreAdopt> CopiesOf(const Had& had) {
+  if (had.token == 0) return {};
+  return {{.name = TheLock(),
+           .from = had.owner,
+           .token = had.token,
+           .owner = OwnerOf(1, 77),
+           .run_before = had.run_before}};
+}
+template <>
+std::vector<core::StoreNote> CopiesOf(const Had& had) {
+  if (had.token == 0) return {};
+  const core::StoreNote note{.name = TheLock(),
+                             .from = had.owner,
+                             .from_token = had.token,
+                             .owner = OwnerOf(1, 77),
+                             .token = had.token + 5,
+                             .ttl = seconds(9)};
+  core::StoreNote spread = note;
+  spread.readers = {{had.owner, had.token, ""}};
+  spread.last_token = had.token;
+  return {note, spread};
+}
+
+ballot::Spec SpecOf(const Had& had, Place place) {
+  return {.name = TheLock(), .owner = had.owner, .ttl = seconds(60), .info = "i", .place = place};
+}
+// As high as another server may have made it necessary.
+uint64_t Raised(const Had& had) { return had.token + 3'600'000'000; }
+
+template <>
+std::vector<ballot::AskVote> CopiesOf(const Had& had) {
+  ballot::AskVote ask{
+      .spec = SpecOf(had, kFirst), .run_before = had.run_before, .least_token = kStart, .marks = Marks::Of(kFirst)};
+  ballot::AskVote waits = ask, takes = ask;
+  waits.wait = true;
+  takes.found = had.token;
+  return {ask, waits, takes};
+}
+template <>
+std::vector<ballot::ConfirmVote> CopiesOf(const Had& had) {
+  return {{TheLock(), had.owner, Marks::Of(kFirst), Raised(had), seconds(60)}};
+}
+template <>
+std::vector<ballot::JoinGrant> CopiesOf(const Had& had) {
+  if (had.token == 0) return {};
+  return {{SpecOf(had, kFirst), had.token, Raised(had), had.run_before}};
+}
+template <>
+std::vector<ballot::YieldVote> CopiesOf(const Had& had) {
+  return {{SpecOf(had, kFirst), had.token, true, kStart, Marks::Of(kFirst)}};
+}
+template <>
+std::vector<ballot::ReleaseNamed> CopiesOf(const Had& had) {
+  ballot::ReleaseNamed owed{.name = TheLock(), .owner = had.owner, .marks = Marks::Of(kFirst), .least_token = kStart};
+  ballot::ReleaseNamed release = owed, blocks = owed, withdrawal = owed;
+  release.token = blocks.token = had.token;
+  blocks.block = seconds(5);
+  withdrawal.keep_grant = true;
+  return {owed, release, blocks, withdrawal};
+}
+class LateCopies : public testing::Test {
+ protected:
+  using Copies = std::vector<std::string>;
+
+  LateCopies() {
+    for (const lua::ScriptSource* script : AllScripts()) Run(LoadCommand(*script));
+    for (const lua::ScriptSource* script : RedlockScripts()) Run(LoadCommand(*script));
+  }
+
+  static LockOptions Options() { return {.broker_id = "00000000000000b1"}; }
+  core::Instant Now() const { return core::Instant(microseconds(model_.now_us())); }
+  ReplyPtr Run(std::string_view bytes) { return model_.Execute(1, sim::ParseCommand(bytes)); }
+  void Do(const core::StoreCommand& command) { Run(codec_.Encode(command).bytes); }
+  void Vote(const ballot::NodeCommand& command) { Run(votes_.Encode(command, sim::KnownClock(), true).bytes); }
+
+  // The token that the owner has.
+  uint64_t Token(const OwnerId& owner) {
+    const auto value = model_.String("dl:{default/k}:h");
+    const std::string begin = Cat("1;", HexOfOwner(owner), ";");
+    if (!value || !value->starts_with(begin)) return 0;
+    return std::strtoull(std::string(value->substr(begin.size())).c_str(), nullptr, 10);
+  }
+  std::string Shown() {
+    std::string text(model_.String("dl:{default/k}:h").value_or("nobody"));
+    for (const auto& [member, place] : model_.Zset("dl:{default/k}:q")) Append(text, " ", member, "@", Cat(place));
+    return text;
+  }
+
+  template <typename Command, typename Encode>
+  static void AddCopies(const Had& had, Copies& all, const Encode& encode) {
+    for (const Command& one : CopiesOf<Command>(had)) all.push_back(encode(one));
+  }
+  template <size_t... I>
+  Copies CopiesForOne(const Had& had, std::index_sequence<I...>) {
+    Copies all;
+    const auto encode = [this](const core::StoreCommand& one) { return codec_.Encode(one).bytes; };
+    (AddCopies<std::variant_alternative_t<I, core::StoreCommand>>(had, all, encode), ...);
+    // Of an item of a batch, too.
+    for (const auto& one : CopiesOf<core::StoreAcquire>(had)) all.push_back(codec_.EncodeBatch({one}).bytes);
+    for (const auto& one : CopiesOf<core::StoreRelease>(had)) {
+      if (one.block == Duration::zero()) all.push_back(codec_.EncodeBatch({one}).bytes);
+    }
+    return all;
+  }
+  template <size_t... I>
+  Copies CopiesForSeveral(const Had& had, std::index_sequence<I...>) {
+    Copies all;
+    const auto encode = [this](const ballot::NodeCommand& one) {
+      return votes_.Encode(one, sim::KnownClock(), true).bytes;
+    };
+    (AddCopies<std::variant_alternative_t<I, ballot::NodeCommand>>(had, all, encode), ...);
+    return all;
+  }
+  Copies ForOne(const Had& had) {
+    return CopiesForOne(had, std::make_index_sequence<std::variant_size_v<core::StoreCommand>>());
+  }
+  // All but the last type, whose commands are those of one server.
+  Copies ForSeveral(const Had& had) {
+    static_assert(std::is_same_v<std::variant_alternative_t<std::variant_size_v<ballot::NodeCommand> - 1,
+                                                            ballot::NodeCommand>,
+                                 ballot::Plain>);
+    return CopiesForSeveral(had, std::make_index_sequence<std::variant_size_v<ballot::NodeCommand> - 1>());
+  }
+
+  void ExpectNoChange(const Copies& copies, const OwnerId& owner, bool waits) {
+    const std::string before = Shown();
+    EXPECT_TRUE(before.find(HexOfOwner(owner)) != std::string::npos) << before;
+    EXPECT_EQ(Token(owner) == 0, waits) << before;
+    for (const std::string& copy : copies) {
+      const ReplyPtr reply = Run(copy);
+      EXPECT_EQ(Shown(), before) << copy;
+      EXPECT_FALSE(IsError(*reply)) << copy << Text(*reply);
+    }
+  }
+
+  core::StoreAcquire Acquire(const OwnerId& owner, bool wait = false) {
+    return {.name = TheLock(), .owner = owner, .ttl = seconds(60), .wait = wait, .info = "i"};
+  }
+  ballot::AskVote Ask(const OwnerId& owner, Place place, bool wait = false) {
+    return {.spec = SpecOf({.owner = owner}, place),
+            .wait = wait,
+            .least_token = static_cast<uint64_t>(model_.now_us()),
+            .marks = Marks::Of(place)};
+  }
+
+  sim::RedisModel model_{kStart};
+  Codec codec_{Options(), sim::KnownClock()};
+  VoteCodec votes_{Options()};
+};
+
+TEST_F(LateCopies, OfOneServerLeaveTheNextGrantAlone) {
+  const OwnerId owner = OwnerOf(0xff, 1);
+  Do(Acquire(owner));
+  const Had had{owner, Token(owner), Now() + milliseconds(2500)};
+  const Copies copies = ForOne(had);
+  Do(core::StoreRelease{.name = TheLock(), .owner = owner, .token = had.token});
+  model_.Advance(model_.now_us() + 1000);
+  Do(Acquire(owner));
+  model_.Advance(model_.now_us() + kMostLate / microseconds(1));
+  ExpectNoChange(copies, owner, /*waits=*/false);
+}
+
+TEST_F(LateCopies, OfOneServerLeaveTheNextPlaceAlone) {
+  const OwnerId owner = OwnerOf(0xff, 1);
+  Do(Acquire(OwnerOf(0, 9)));
+  Do(Acquire(owner, /*wait=*/true));
+  const Copies copies = ForOne({owner, 0, Now() + milliseconds(2500)});
+  Do(core::StoreWithdraw{.name = TheLock(), .owner = owner});
+  Do(Acquire(owner, /*wait=*/true));
+  model_.Advance(model_.now_us() + kMostLate / microseconds(1));
+  ExpectNoChange(copies, owner, /*waits=*/true);
+}
+
+// Those of several servers need no time: what they name is over.
+class LateVotes : public LateCopies, public testing::WithParamInterface<std::pair<uint8_t, Duration>> {};
+
+TEST_P(LateVotes, LeaveTheNextGrantAlone) {
+  const auto [kind, late] = GetParam();
+  const OwnerId owner = OwnerOf(kind, 1);
+  Vote(Ask(owner, kFirst));
+  const Had had{owner, Token(owner), Now() + milliseconds(500)};
+  const Copies copies = ForSeveral(had);
+  Vote(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(kFirst), .least_token = kStart});
+  model_.Advance(model_.now_us() + 1000);
+  Vote(Ask(owner, kSecond));
+  model_.Advance(model_.now_us() + late / microseconds(1));
+  ExpectNoChange(copies, owner, /*waits=*/false);
+}
+
+TEST_P(LateVotes, LeaveTheNextPlaceAlone) {
+  const auto [kind, late] = GetParam();
+  const OwnerId owner = OwnerOf(kind, 1);
+  Vote(Ask(OwnerOf(0, 9), kFirst - 1));
+  Vote(Ask(owner, kFirst, /*wait=*/true));
+  const Copies copies = ForSeveral({owner, 0, Now() + milliseconds(500)});
+  Vote(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(kFirst), .least_token = kStart});
+  Vote(Ask(owner, kSecond, /*wait=*/true));
+  model_.Advance(model_.now_us() + late / microseconds(1));
+  ExpectNoChange(copies, owner, /*waits=*/true);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LateVotes,
+                         testing::Values(std::pair{uint8_t{0x0a}, milliseconds(300)},
+                                         std::pair{uint8_t{0x0a}, kMostLate},
+                                         std::pair{uint8_t{0xff}, milliseconds(300)},
+                                         std::pair{uint8_t{0xff}, kMostLate}));
+
+// A hold that another candidate of the same owner has found is out of the reach of what the one before may still owe;
+// and it is not for the later one to give back.
+TEST_F(LateCopies, WhatIsFoundIsNobodysToGiveBack) {
+  const OwnerId owner = OwnerOf(0xff, 1);
+  Vote(Ask(owner, kFirst));
+  const uint64_t token = Token(owner);
+  Vote(Ask(owner, kSecond));
+  ballot::AskVote takes = Ask(owner, kSecond);
+  takes.found = token;
+  const std::string before = Shown();
+  Vote(takes);
+  EXPECT_NE(Shown(), before) << "it has another mark";
+  EXPECT_EQ(Token(owner), token);
+  const auto owed = [&](Place place) {
+    return ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(place), .least_token = kStart};
+  };
+  Vote(owed(kFirst));
+  Vote(owed(kSecond));
+  EXPECT_EQ(Token(owner), token);
+  ballot::ReleaseNamed by_its_client = owed(0);
+  by_its_client.token = token;
+  Vote(by_its_client);
+  EXPECT_EQ(Token(owner), 0u);
+}
+
+}  // namespace
+}  // namespace distlock::store
