@@ -30,6 +30,7 @@ BrokerProcess::~BrokerProcess() = default;
 
 void BrokerProcess::Start() {
   Live();
+  started_at_ = env_.now();
   env_.Log([&] { return name() + " starts"; });
   char id[17];
   std::snprintf(id, sizeof id, "%08x%08x", static_cast<unsigned>(number_ + 1), static_cast<unsigned>(life()));
@@ -68,11 +69,12 @@ void BrokerProcess::OpenStore() {
 
 std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions options) {
   const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
-  options.locks.hold_off = {
-      .kind = env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto : store::HoldOffOptions::Kind::kOff,
-      .longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end()),
-      .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes};
-  const bool confirms = env_.temper.guard == FailoverGuard::kConfirmed;
+  options.locks.hold_off = {.kind = env_.temper.name_moves ? store::HoldOffOptions::Kind::kIfReplicated
+                                    : env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto
+                                                           : store::HoldOffOptions::Kind::kOff,
+                            .longest_ttl = env_.settings.longest_ttl,
+                            .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes};
+  const bool confirms = env_.settings.guard == FailoverGuard::kConfirmed;
   options.wait_replicas = options.locks.hold_off.can_fail_over && confirms ? 1 : 0;
   switch (env_.temper.topology) {
     case Topology::kSingle:

@@ -24,10 +24,12 @@ class BrokerProcess : public Process, private store::StoreListener {
   // The directory leads to its store, at kStoreHost; or, by the world's topology, to the sentinels at these addresses
   // and what they name, to the nodes of a Cluster, or to the servers of a quorum.
   BrokerProcess(Env& env, int number, const Directory& directory, std::vector<store::ServerAddress> servers = {});
-  static constexpr const char* kStoreHost = "store";
+  static constexpr const char* kStoreHost = Directory::kStoreHost;
   ~BrokerProcess() override;
 
   void Start();
+  // Of its life, or of its last one.
+  Instant started_at() const { return started_at_; }
   void Kill(Duration heard_within);
   // Kills it and starts it again.
   void Restart(Duration heard_within, Duration down);
@@ -71,6 +73,7 @@ class BrokerProcess : public Process, private store::StoreListener {
   const Directory& directory_;
   const std::vector<store::ServerAddress> servers_;  // empty: kStoreHost
   std::string broker_id_;
+  Instant started_at_{};
   std::unique_ptr<core::Broker> core_;
   std::shared_ptr<SimDialer> dialer_;
   std::unique_ptr<store::Store> store_;

@@ -22,15 +22,15 @@ ClusterFailover::ClusterFailover(Env& env, ClusterSet& nodes, std::function<std:
 
 Duration ClusterFailover::hold_off() const {
   const Duration longest_ttl = *std::ranges::max_element(env_.temper.ttls);
-  switch (env_.temper.guard) {
+  switch (env_.settings.guard) {
     case FailoverGuard::kConfirmed:
       return longest_ttl;
     case FailoverGuard::kMinReplicas:
-      return longest_ttl + seconds(2);
+      return longest_ttl + seconds(3);
     case FailoverGuard::kNone:
       break;
   }
-  return longest_ttl + ClusterNode::kNodeTimeout + seconds(1);
+  return longest_ttl + ClusterNode::kNodeTimeout * 3 / 2 + seconds(1);
 }
 
 ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
@@ -44,6 +44,7 @@ ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
 void ClusterFailover::LosePrimary(Cause cause) {
   ClusterNode& old = set_.AnyNodeWithLock();
   if (failing_ || !old.alive() || set_.Moves(old)) return;
+  if (cause == Cause::kForcedApart && !OldPrimaryEndsFirst(env_)) return;
   failing_ = true;
   attempts_ = 0;
   const Duration vote = env_.dice.Between(Duration(0), kLongestVote);
@@ -56,23 +57,28 @@ void ClusterFailover::LosePrimary(Cause cause) {
       break;
     case Cause::kKilled:
       env_.NoteFault(FaultKind::kStoreRestarted, old.actor(), time + ClusterNode::kRejoins);
-      old.Restart(time, env_.dice.Chance(0.5));
+      old.Restart(time, old.AnyMemory());
+      NotePromoted(old, time + ClusterNode::kRejoins + hold_off());  // it may be back before it is replaced
       break;
     case Cause::kPaused:
       env_.NoteFault(FaultKind::kStorePaused, old.actor(), time);
       old.Pause(time);
       break;
+    case Cause::kForcedApart:
+      promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
+      [[fallthrough]];
     case Cause::kCutOff:
       CutOffPrimary(old);
       break;
   }
-  if (cause != Cause::kForced && env_.temper.full_coverage) {
+  if (cause != Cause::kForced && cause != Cause::kForcedApart && env_.temper.full_coverage) {
     env_.time.After(ClusterNode::kNodeTimeout, [this, vote] { RefuseEverywhere(vote); });
   }
   env_.time.After(promoted_after, [this, &old, old_lives] { Promote(old, old_lives); });
 }
 
-// Nodes of a minority refuse commands after the node-timeout, and until some time after they hear the others again.
+// Nodes of a minority refuse commands after the node-timeout, which a node counts from when it asks, up to half of it
+// later, and until some time after they hear the others again.
 void ClusterFailover::CutOffPrimary(ClusterNode& old) {
   std::set<int32_t> apart = {old.actor()};
   const bool with_brokers = env_.dice.Chance(0.8);
@@ -89,11 +95,13 @@ void ClusterFailover::CutOffPrimary(ClusterNode& old) {
   std::vector<Process*> all = brokers_();
   for (const auto& node : set_.nodes()) all.push_back(node.get());
   CutOff(env_, apart, all, env_.dice.Between(ClusterNode::kNodeTimeout, kLongestLoss));
-  env_.time.After(ClusterNode::kNodeTimeout + env_.dice.Between(Duration(0), milliseconds(200)), [this, minority] {
-    for (ClusterNode* const node : minority) {
-      if (CutAway(env_, *node)) node->RefuseUntil(env_.apart_until + env_.dice.Between(milliseconds(500), seconds(1)));
-    }
-  });
+  env_.time.After(ClusterNode::kNodeTimeout + env_.dice.Between(Duration(0), ClusterNode::kNodeTimeout / 2),
+                  [this, minority] {
+                    for (ClusterNode* const node : minority) {
+                      if (CutAway(env_, *node))
+                        node->RefuseUntil(env_.apart_until + env_.dice.Between(milliseconds(500), seconds(1)));
+                    }
+                  });
 }
 
 void ClusterFailover::RefuseEverywhere(Duration time) {
@@ -103,12 +111,16 @@ void ClusterFailover::RefuseEverywhere(Duration time) {
   }
 }
 
-void ClusterFailover::EmptyPrimary() {
+void ClusterFailover::RestartPrimary(std::optional<Memory> memory) {
   ClusterNode& node = set_.AnyNodeWithLock();
+  Restart(node, memory ? *memory : node.AnyMemory());
+}
+
+void ClusterFailover::Restart(ClusterNode& node, Memory memory) {
   if (failing_ || !node.alive() || set_.Moves(node)) return;
   const Duration down = env_.dice.Between(milliseconds(1), milliseconds(800));
-  NotePromoted(node, down + ClusterNode::kRejoins + hold_off() + seconds(5));
-  node.Restart(down, false);
+  node.Restart(down, memory);
+  NotePromoted(node, down + ClusterNode::kRejoins + hold_off() + node.StaleWaits() + seconds(5));
 }
 
 // ---- What the other nodes do ----
@@ -135,6 +147,12 @@ void ClusterFailover::Promote(ClusterNode& old, Duration old_lives) {
     return env_.time.After(milliseconds(500), [this, &old, old_lives] { Promote(old, old_lives); });
   }
   Replace(old, *next, old_lives);
+  // Before what it may have forgotten is over.
+  if (env_.dice.Chance(0.3)) {
+    env_.time.After(env_.dice.Between(Duration(0), hold_off()), [this, next] {
+      if (env_.trouble && &PrimaryOf(*next) == next) Restart(*next, next->AnyMemory());
+    });
+  }
   env_.time.After(ClusterSet::kLongestNews, [this] { failing_ = false; });
 }
 
@@ -174,7 +192,7 @@ void ClusterFailover::Return(ClusterNode& first, ClusterNode& present, bool cras
   if (crashes) {
     const Duration down = env_.dice.Between(seconds(1), seconds(5));
     env_.NoteFault(FaultKind::kStoreRestarted, present.actor(), down + ClusterNode::kRejoins);
-    present.Restart(down, true);
+    present.Restart(down, Memory::kAll);
   }
   Replace(present, first, env_.dice.Between(Duration(0), kLongestDemotion));
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "world/cluster_set.h"
@@ -19,7 +20,8 @@ class ClusterFailover {
     kForced,  // CLUSTER FAILOVER FORCE: the old primary is well, and is not waited for
     kKilled,  // and starts again later, with its data or without
     kPaused,
-    kCutOff,  // with some brokers and at most one of its replicas; clients reach all
+    kCutOff,       // with some brokers and at most one of its replicas; clients reach all
+    kForcedApart,  // the same, and somebody does not wait for the others' vote
   };
 
   // `brokers`: the processes that may be cut off with a primary.
@@ -30,8 +32,8 @@ class ClusterFailover {
   // A primary is replaced, and comes back to its place without what was granted meanwhile. The broker stands still
   // through all of that, and keeps its connections.
   void ReturnUnseenBy(Process& broker);
-  // A primary restarts without data before any other node notices.
-  void EmptyPrimary();
+  // A primary restarts before any other node notices.
+  void RestartPrimary(std::optional<Memory> memory = {});
   // No faults from now on; what is under way goes on.
   void Heal() { env_.apart_until = env_.now(); }
 
@@ -51,6 +53,7 @@ class ClusterFailover {
   void Demote(ClusterNode& node);
   ClusterNode& PrimaryOf(const ClusterNode& node);
   void RefuseEverywhere(Duration time);
+  void Restart(ClusterNode& node, Memory memory);
   void NotePromoted(const ClusterNode& node, Duration lasts);
 
   Env& env_;

@@ -3,11 +3,13 @@
 // The state that all objects of a simulated world share: time, dice, temper, history and log.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "history/history.h"
 #include "world/temper.h"
@@ -19,6 +21,12 @@ using std::chrono::hours;
 
 inline constexpr Instant kDawn = Instant(hours(100));
 
+// What operators set, and change while leases are out.
+struct Settings {
+  Duration longest_ttl{};  // of any request
+  FailoverGuard guard = FailoverGuard::kNone;
+};
+
 class Env {
  public:
   Env(uint64_t seed_number, bool with_log) : seed(seed_number), dice(seed_number), time(kDawn), logging(with_log) {}
@@ -27,9 +35,11 @@ class Env {
   Dice dice;
   Timeline time;
   Temper temper;
+  Settings settings;
   History history;
   bool trouble = false;                             // faults may happen now
   Instant all_run_at{};                             // no pause of a process lasts longer
+  Instant remembers_until{};                        // servers lose nothing by a restart
   bool acting = false;                              // clients make new requests now
   std::set<std::string, std::less<>> dead_brokers;  // their ids; a restarted broker has a new one
 
@@ -105,5 +115,16 @@ class Env {
   void Mix(uint64_t word) { hash_ = (hash_ ^ word) * 0x100000001B3ULL; }
   uint64_t hash_ = 0xCBF29CE484222325ULL;
 };
+
+// Whether a replica may be made the primary before the old one ends. A lease that is shorter than the old one goes on
+// could be given to somebody else there while its holder renews it at the new one. What counts only when most servers
+// have it does not count at an old primary.
+inline bool OldPrimaryEndsFirst(const Env& env) {
+  constexpr Duration kGoesOn = seconds(3);  // with a guard, or as a node of a Cluster
+  const std::vector<Duration>& ttls = env.temper.ttls;
+  const Duration shortest = std::min(env.settings.longest_ttl, *std::min_element(ttls.begin(), ttls.end()));
+  // Each is renewed when a third has passed.
+  return env.settings.guard == FailoverGuard::kConfirmed || shortest * 2 / 3 > kGoesOn;
+}
 
 }  // namespace distlock::sim

@@ -4,6 +4,7 @@
 #include "store/redis/resp.h"
 #include "world/network_faults.h"
 #include "world/quorum_faults.h"
+#include "world/server_faults.h"
 #include "world/world.h"
 
 namespace distlock::sim {
@@ -61,7 +62,7 @@ void PauseStore(World& world) {
 void RestartStore(World& world) {
   const Duration down = world.dice().Between(milliseconds(1), seconds(5));
   world.env().NoteFault(FaultKind::kStoreRestarted, world.primary().actor(), down);
-  world.primary().Restart(down, true);
+  world.primary().Restart(down, Memory::kAll);
 }
 
 void EmptyStore(World& world) {
@@ -75,7 +76,7 @@ void LoseStore(World& world) {
   const Duration down = world.dice().Between(milliseconds(1), seconds(5));
   world.env().NoteFault(FaultKind::kStoreEmptied, world.primary().actor(), down);
   world.observer().Forget();
-  world.primary().Restart(down, false);
+  world.primary().Restart(down, Memory::kNothing);
   world.observer().Look(true);
 }
 
@@ -213,22 +214,7 @@ void AskFailover(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cau
 void KillPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kKilled); }
 void HangPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kPaused); }
 void CutOffPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kCutOff); }
-void EmptyPrimary(World& world) { world.replica_set().EmptyPrimary(); }
-
-void HangSentinel(World& world) {
-  SentinelProcess& sentinel = world.replica_set().AnySentinel();
-  const Duration time = Some(world);
-  world.env().NoteFault(FaultKind::kStorePaused, sentinel.actor(), time);
-  sentinel.Pause(time);
-}
-
-void RestartSentinel(World& world) {
-  SentinelProcess& sentinel = world.replica_set().AnySentinel();
-  if (!sentinel.alive()) return;
-  const Duration down = Some(world);
-  world.env().NoteFault(FaultKind::kStoreRestarted, sentinel.actor(), down);
-  sentinel.Restart(down);
-}
+void RestartPrimary(World& world) { world.replica_set().RestartPrimary(world.replica_set().primary().AnyMemory()); }
 
 // ---- Of Cluster worlds ----
 
@@ -243,15 +229,16 @@ void RestartNode(World& world) {
   if (!node.alive()) return;
   const Duration down = Some(world);
   world.env().NoteFault(FaultKind::kStoreRestarted, node.actor(), down + ClusterNode::kRejoins);
-  node.Restart(down, true);
+  node.Restart(down, Memory::kAll);
 }
 
 void ForceTakeover(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kForced); }
+void ForceTakeoverApart(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kForcedApart); }
 void KillNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kKilled); }
 void HangNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kPaused); }
 void CutOffNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kCutOff); }
 void ReturnUnseen(World& world) { world.cluster_failover().ReturnUnseenBy(world.AnyBroker()); }
-void EmptyNode(World& world) { world.cluster_failover().EmptyPrimary(); }
+void RestartPrimaryNode(World& world) { world.cluster_failover().RestartPrimary(); }
 
 }  // namespace
 
@@ -325,9 +312,9 @@ const std::vector<Fault>& Faults() {
        .where = Where::kSentinel,
        .cause = CutOffPrimary},
       {.kind = FaultKind::kPromoted,
-       .name = "the primary restarts empty",
+       .name = "the primary restarts",
        .where = Where::kSentinel,
-       .cause = EmptyPrimary},
+       .cause = RestartPrimary},
       {.kind = FaultKind::kStorePaused, .name = "a sentinel hangs", .where = Where::kSentinel, .cause = HangSentinel},
       {.kind = FaultKind::kStoreRestarted,
        .name = "a sentinel restarts",
@@ -354,9 +341,9 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kPromoted, .name = "a node hangs", .where = Where::kFailingCluster, .cause = HangNode},
       {.kind = FaultKind::kPromoted, .name = "a node is cut off", .where = Where::kFailingCluster, .cause = CutOffNode},
       {.kind = FaultKind::kPromoted,
-       .name = "a node restarts empty",
+       .name = "a primary restarts",
        .where = Where::kFailingCluster,
-       .cause = EmptyNode},
+       .cause = RestartPrimaryNode},
       {.kind = FaultKind::kStoreRestarted,
        .name = "a server restarts",
        .where = Where::kQuorum,
@@ -381,6 +368,22 @@ const std::vector<Fault>& Faults() {
        .name = "a primary comes back while a broker stands still",
        .where = Where::kReturns,
        .cause = ReturnUnseen},
+      {.kind = FaultKind::kPromoted,
+       .name = "the server restarts with what it has",
+       .where = Where::kHoldingOff,
+       .cause = RestartHeldOff},
+      {.kind = FaultKind::kPromoted,
+       .name = "a replica is told to take over while its primary is cut off",
+       .where = Where::kFailingCluster,
+       .cause = ForceTakeoverApart},
+      {.kind = FaultKind::kBrokerKilled,
+       .name = "the longest ttl is lowered",
+       .where = Where::kAnyHoldOff,
+       .cause = LowerLongestTtl},
+      {.kind = FaultKind::kStoreClock,
+       .name = "clocks change their rates",
+       .where = Where::kSlewing,
+       .cause = SlewClocks},
   };
   return kAll;
 }

@@ -23,6 +23,10 @@ enum class Where : uint8_t {
   // Drawn apart from the others, by DrawNetwork in temper.cc.
   kPaths,    // everywhere
   kReturns,  // in a Cluster whose nodes have replicas
+  // By DrawServers.
+  kHoldingOff,  // one server, of whose restarts brokers hold off
+  kAnyHoldOff,  // of any store, of whose restarts brokers hold off
+  kSlewing,     // whose clocks change their rates
 };
 
 struct Fault {

@@ -17,7 +17,11 @@ core::RequestId IdOf(const v1::SessionCommand& command) { return static_cast<cor
 }  // namespace
 
 Front::Front(Env& env, Process& broker, std::string broker_id, std::function<void(core::Input)> post)
-    : env_(env), broker_(broker), broker_id_(std::move(broker_id)), post_(std::move(post)) {
+    : env_(env),
+      broker_(broker),
+      broker_id_(std::move(broker_id)),
+      post_(std::move(post)),
+      longest_ttl_(env.settings.longest_ttl) {
   limits_.validity = env.temper.validity;
 }
 
@@ -127,6 +131,7 @@ void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
     part.session = stream.id;
     part.request = IdOf(command) + i;
     part.owner = NewOwner();
+    part.ttl = Allowed(part.ttl);
     const std::string& id = command.acquire().request_id();
     if (!id.empty() && part.max_wait != core::Duration::zero()) {
       // The part that tells the try is derived; the rest comes from the world's dice.
@@ -184,6 +189,7 @@ void Front::HandleAdopt(Stream& stream, const v1::SessionCommand& command) {
     return env_.Fail("a client adopts wrongly: " + std::get<v1::Refusal>(checked).message());
   }
   adopt->session = stream.id;
+  adopt->ttl = Allowed(adopt->ttl);
   adopt->request = IdOf(command);
   // The half that is new in each try, from the world's dice.
   const core::OwnerId fresh = NewOwner();

@@ -112,7 +112,11 @@ class Front {
   Process& broker_;
   const std::string broker_id_;
   const std::function<void(core::Input)> post_;
+  // As of requests of clients that know the operators' settings.
+  Duration Allowed(Duration ttl) const { return std::min(ttl, longest_ttl_); }
+
   contract::Limits limits_;
+  const Duration longest_ttl_;
   bool draining_ = false;
   core::SessionId next_id_ = 1;
   std::map<core::SessionId, std::unique_ptr<Stream>> streams_;

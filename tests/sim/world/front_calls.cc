@@ -26,6 +26,7 @@ void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
   acquire.request = kOnly;
   acquire.owner = NewOwner();
   acquire.info = InfoOf(spec);
+  acquire.ttl = Allowed(acquire.ttl);
   stream.ttl = acquire.ttl;
   stream.told_core = true;
   stream.answers[kOnly] = Answered::kNot;
@@ -56,6 +57,7 @@ void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::str
   acquire.request = kOnly;
   acquire.owner = request_id.empty() ? NewOwner() : contract::OwnerIdOf(acquire.name, request_id);
   acquire.info = InfoOf(spec);
+  acquire.ttl = Allowed(acquire.ttl);
   stream.max_hold = acquire.max_hold;
   stream.name = acquire.name;
   stream.owner = acquire.owner;
@@ -78,7 +80,7 @@ void Front::Renew(core::SessionId id, const std::string& lease_id) {
                     .name = std::move(lease->name),
                     .owner = lease->owner,
                     .token = lease->token,
-                    .ttl = lease->ttl,
+                    .ttl = Allowed(lease->ttl),
                     .hold_until = lease->hold_until});
 }
 

@@ -21,6 +21,8 @@ namespace distlock::sim {
 
 class Directory {
  public:
+  static constexpr const char* kStoreHost = "store";  // of a store that has one name
+
   void Lead(std::string host, Endpoint& server) { servers_[std::move(host)] = &server; }
   // Null: the host does not exist.
   Endpoint* Find(std::string_view host) const {

@@ -41,7 +41,16 @@ class Process {
     inbox_.push_back({std::move(what), false});
   }
   // At that time of this process's clock, or later.
-  void PostAt(Duration local, Timeline::What what) { PostAtInstant(clock_.When(local), std::move(what)); }
+  void PostAt(Duration local, Timeline::What what) {
+    if (!env_.temper.slews) return PostAtInstant(clock_.When(local), std::move(what));
+    // Its clock may run faster by then: so it looks again.
+    const Duration left = local - LocalTime();
+    if (left <= Duration(0)) return PostAtInstant(env_.now(), std::move(what));
+    PostAtInstant(env_.now() + left - left / 1'000'000 * env_.temper.drift_ppm,
+                  [this, local, what = std::move(what)]() mutable {
+                    LocalTime() >= local ? what() : PostAt(local, std::move(what));
+                  });
+  }
   void PostAfter(Duration delay, Timeline::What what) { PostAtInstant(env_.now() + delay, std::move(what)); }
 
   void Pause(Duration time) {
@@ -59,6 +68,8 @@ class Process {
   // The open connections, in the order in which they were made.
   std::vector<std::shared_ptr<Wire>> Wires();
   void AddWire(const std::shared_ptr<Wire>& wire);
+
+  void SlewClock(int drift_ppm) { clock_.Slew(env_.now(), drift_ppm); }
 
   // CLOCK_BOOTTIME of its machine.
   Duration LocalTime() const { return clock_.Shows(env_.now()); }

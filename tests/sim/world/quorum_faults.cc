@@ -16,7 +16,7 @@ Duration SomeTime(World& world) {
 void RestartServer(World& world) {
   const Duration down = world.dice().Between(milliseconds(1), seconds(5));
   if (StoreProcess* server = world.Ail(FaultKind::kStoreRestarted, down + world.longest_ttl())) {
-    server->Restart(down, world.dice().Chance(0.3));
+    server->Restart(down, server->AnyMemory());
   }
 }
 

@@ -48,7 +48,8 @@ ReplicaServer::ReplicaServer(Env& env, int number, std::string host)
                  [server = follower.server, effects, offset = offset_] { server->OnStreamed(effects, offset); });
     }
   });
-  CountEachSecond();
+  Dice dice(env.seed ^ static_cast<uint64_t>(number));
+  PostAfter(dice.Between(Duration(0), seconds(1)), [this] { CountEachSecond(); });
 }
 
 void ReplicaServer::DemandReplicas(int count, Duration max_lag) {
@@ -144,7 +145,7 @@ void ReplicaServer::Attach(ReplicaServer* follower, const WirePtr& wire) {
   if (!leads()) return wire->Close(Wire::kServer);
   Sync();
   std::erase_if(followers_, [&](const Follower& one) { return one.server == follower; });
-  followers_.push_back({follower, wire, 0, env_.now()});
+  followers_.push_back({follower, wire, 0, Second()});
   wire->on_closed[Wire::kServer] = [this, weak = std::weak_ptr(wire)] {
     std::erase_if(followers_, [&](const Follower& one) { return one.wire.lock() == weak.lock(); });
     Count();
@@ -159,7 +160,8 @@ void ReplicaServer::OnConfirmed(const ReplicaServer* follower, uint64_t offset) 
       std::find_if(followers_.begin(), followers_.end(), [&](const Follower& one) { return one.server == follower; });
   if (found == followers_.end()) return;
   found->confirmed = std::max(found->confirmed, offset);
-  found->heard = env_.now();
+  Sync();
+  found->heard = Second();
   Count();
   AnswerWaits();
 }
@@ -168,7 +170,7 @@ void ReplicaServer::Count() {
   std::vector<std::string> lines;
   int good = 0;
   for (const Follower& one : followers_) {
-    const auto lag = std::chrono::duration_cast<seconds>(env_.now() - one.heard);
+    const auto lag = seconds(Second() - one.heard);
     good += one.confirmed > 0 && lag <= max_lag_ ? 1 : 0;
     lines.push_back(store::Cat("ip=", one.server->host(), ",port=", kPort, ",state=online,offset=", one.confirmed,
                                ",lag=", lag.count()));
@@ -181,6 +183,7 @@ void ReplicaServer::Count() {
 
 void ReplicaServer::CountEachSecond() {
   PostAfter(seconds(1), [this] {
+    Sync();
     Count();
     CountEachSecond();
   });
@@ -254,14 +257,14 @@ void ReplicaServer::ConfirmEachSecond() {
 
 // ---- Its life ----
 
-void ReplicaServer::Restart(Duration down, bool keeps_data) {
+void ReplicaServer::Restart(Duration down, Memory memory) {
   followers_.clear();
   waiting_.clear();
   wrote_.clear();
   up_.reset();
   ++attempt_;
-  has_copy_ = has_copy_ && keeps_data;
-  StoreProcess::Restart(down, keeps_data);
+  has_copy_ = has_copy_ && memory == Memory::kAll;
+  StoreProcess::Restart(down, memory);
 }
 
 void ReplicaServer::OnStarted() {

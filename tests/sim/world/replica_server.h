@@ -37,7 +37,7 @@ class ReplicaServer : public StoreProcess {
 
   void Run(int connection, std::string_view command, Answer answer) final;
   void Disconnect(int connection) override;
-  void Restart(Duration down, bool keeps_data) override;
+  void Restart(Duration down, Memory memory) override;
 
  protected:
   // Answers a command that no WAIT is before.
@@ -49,7 +49,7 @@ class ReplicaServer : public StoreProcess {
     ReplicaServer* server;
     std::weak_ptr<Wire> wire;
     uint64_t confirmed = 0;
-    Instant heard;
+    int64_t heard = 0;  // second of this server's clock
   };
   // A connection whose WAIT is not answered yet; the server reads nothing else from it meanwhile.
   struct Waiting {
@@ -67,6 +67,8 @@ class ReplicaServer : public StoreProcess {
   void OnStreamed(const Effects& effects, uint64_t offset);
   void Confirm();
   void ConfirmEachSecond();
+  // Whole seconds of its clock, in which Redis counts how long a follower was silent.
+  int64_t Second() { return model().now_us() / 1'000'000; }
   // Counts the followers; at least every second.
   void Count();
   void CountEachSecond();

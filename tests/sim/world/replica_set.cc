@@ -10,6 +10,7 @@ namespace distlock::sim {
 namespace {
 
 constexpr Duration kDownAfter = seconds(1);
+constexpr Duration kMaxLag = seconds(1);
 // From the moment when sentinels call a server the primary until the old one has been told, measured on real ones.
 constexpr Duration kLongestDemotion = seconds(11);
 constexpr Duration kLongestNews = seconds(2);  // from a promotion until the last sentinel tells of it
@@ -17,7 +18,7 @@ constexpr Duration kLongestNews = seconds(2);  // from a promotion until the las
 }  // namespace
 
 ReplicaSet::ReplicaSet(Env& env, Directory& directory, std::function<std::vector<Process*>()> brokers)
-    : env_(env), brokers_(std::move(brokers)) {
+    : env_(env), directory_(directory), brokers_(std::move(brokers)) {
   for (int i = 0; i < kServers; ++i) {
     servers_.push_back(std::make_unique<ReplicaServer>(env, i, "server-" + std::to_string(i)));
     directory.Lead(servers_.back()->host(), *servers_.back());
@@ -35,10 +36,15 @@ ReplicaSet::ReplicaSet(Env& env, Directory& directory, std::function<std::vector
     sentinel->Tell(primary().host(), ReplicaServer::kPort, epoch_);
   }
   for (const auto& server : servers_) {
-    server->DemandReplicas(env.temper.guard == FailoverGuard::kMinReplicas ? 1 : 0, seconds(1));
+    server->DemandReplicas(env.temper.guard == FailoverGuard::kMinReplicas ? 1 : 0, kMaxLag);
     if (server.get() != &primary()) server->Follow(primary(), false);
   }
+  LeadName();
   NotePromoted(hold_off() + seconds(5));
+}
+
+void ReplicaSet::LeadName() {
+  if (env_.temper.name_moves) directory_.Lead(Directory::kStoreHost, primary());
 }
 
 std::vector<store::ServerAddress> ReplicaSet::SentinelAddresses() const {
@@ -52,11 +58,11 @@ SentinelProcess& ReplicaSet::AnySentinel() { return *sentinels_[static_cast<size
 
 Duration ReplicaSet::hold_off() const {
   const Duration longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end());
-  switch (env_.temper.guard) {
+  switch (env_.settings.guard) {
     case FailoverGuard::kConfirmed:
       return longest_ttl;
     case FailoverGuard::kMinReplicas:
-      return longest_ttl + seconds(2);
+      return longest_ttl + kMaxLag + seconds(2);
     case FailoverGuard::kNone:
       break;
   }
@@ -70,7 +76,8 @@ void ReplicaSet::LosePrimary(Cause cause) {
   attempts_ = 0;
   ReplicaServer& old = primary();
   const Duration noticed = kDownAfter + env_.dice.Between(Duration(0), milliseconds(1500));
-  Duration old_lives = env_.dice.Between(Duration(0), kLongestDemotion);
+  // Behind one name nobody tells brokers that they are connected to an old primary.
+  Duration old_lives = env_.dice.Between(Duration(0), env_.temper.name_moves ? milliseconds(500) : kLongestDemotion);
   Duration promoted_after = noticed;
   switch (cause) {
     case Cause::kManual:
@@ -78,7 +85,8 @@ void ReplicaSet::LosePrimary(Cause cause) {
       break;
     case Cause::kKilled:
       env_.NoteFault(FaultKind::kStoreRestarted, old.actor(), seconds(20));
-      old.Restart(env_.dice.Between(seconds(1), seconds(20)), env_.dice.Chance(0.5));
+      old.Restart(env_.dice.Between(seconds(1), seconds(20)), old.AnyMemory());
+      NotePromoted(seconds(20) + hold_off());  // it may be back before it is replaced, with what it has
       break;
     case Cause::kPaused: {
       const Duration time = env_.dice.Between(seconds(1), seconds(20));
@@ -88,9 +96,13 @@ void ReplicaSet::LosePrimary(Cause cause) {
     }
     case Cause::kCutOff:
       // Without a guard, what a primary grants while it is cut off is bounded by nothing but the time of the cut.
-      CutOffPrimary(env_.temper.guard == FailoverGuard::kNone ? env_.dice.Between(seconds(2), seconds(8))
-                                                              : env_.dice.Between(seconds(2), seconds(30)));
-      if (env_.temper.guard == FailoverGuard::kNone) old_lives = env_.dice.Between(Duration(0), seconds(1));
+      CutOffPrimary(env_.settings.guard == FailoverGuard::kNone ? env_.dice.Between(seconds(2), seconds(8))
+                                                                : env_.dice.Between(seconds(2), seconds(30)));
+      if (env_.settings.guard == FailoverGuard::kNone) old_lives = env_.dice.Between(Duration(0), seconds(1));
+      // Somebody does not wait for the sentinels.
+      if (env_.settings.guard != FailoverGuard::kNone && OldPrimaryEndsFirst(env_) && env_.dice.Chance(0.5)) {
+        promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
+      }
       break;
   }
   env_.time.After(promoted_after, [this, old_lives] { Promote(old_lives); });
@@ -98,7 +110,9 @@ void ReplicaSet::LosePrimary(Cause cause) {
 
 void ReplicaSet::CutOffPrimary(Duration time) {
   std::set<int32_t> apart = {primary().actor()};
-  const bool with_brokers = env_.dice.Chance(0.8);
+  // Without a guard, leases there that end before the cut does are given to others, and renewed at the new primary.
+  const bool is_short = time * 3 / 2 <= *std::ranges::min_element(env_.temper.ttls);
+  const bool with_brokers = env_.dice.Chance(0.8) && (env_.settings.guard != FailoverGuard::kNone || is_short);
   for (const Process* broker : brokers_()) {
     if (with_brokers && env_.dice.Chance(0.5)) apart.insert(broker->actor());
   }
@@ -115,11 +129,17 @@ void ReplicaSet::CutOffPrimary(Duration time) {
   CutOff(env_, apart, all, time);
 }
 
-void ReplicaSet::EmptyPrimary() {
+void ReplicaSet::RestartPrimary(Memory memory) {
   if (failing_ || !primary().alive()) return;
   const Duration down = env_.dice.Between(milliseconds(1), milliseconds(800));
-  NotePromoted(down + hold_off() + seconds(5));
-  primary().Restart(down, false);
+  primary().Restart(down, memory);
+  NotePromoted(down + hold_off() + primary().StaleWaits() + seconds(5));
+}
+
+void ReplicaSet::RestartSoon(ReplicaServer& promoted) {
+  env_.time.After(env_.dice.Between(Duration(0), hold_off()), [this, &promoted] {
+    if (env_.trouble && &promoted == &primary()) RestartPrimary(promoted.AnyMemory());
+  });
 }
 
 // ---- What the sentinels do ----
@@ -154,6 +174,8 @@ void ReplicaSet::Promote(Duration old_primary_lives) {
                seconds(5));
   next->Promote();
   TellSentinels();
+  env_.time.After(env_.dice.Between(Duration(0), kLongestNews), [this] { LeadName(); });
+  if (env_.dice.Chance(0.3)) RestartSoon(*next);
   for (const auto& server : servers_) {
     if (server.get() == next) continue;
     DemoteLater(*server, server.get() == &old ? old_primary_lives : env_.dice.Between(Duration(0), seconds(2)));

@@ -39,11 +39,12 @@ class ReplicaSet {
   // The addresses of the sentinels, for a broker.
   std::vector<store::ServerAddress> SentinelAddresses() const;
   SentinelProcess& AnySentinel();
+  const std::vector<std::unique_ptr<ReplicaServer>>& servers() const { return servers_; }
 
   // A failover, unless one is under way.
   void LosePrimary(Cause cause);
-  // The primary restarts without data before any sentinel notices.
-  void EmptyPrimary();
+  // The primary restarts before any sentinel notices.
+  void RestartPrimary(Memory memory);
   // No faults from now on; what is under way goes on.
   void Heal();
 
@@ -60,7 +61,13 @@ class ReplicaSet {
   void DemoteLater(ReplicaServer& server, Duration after);
   void NotePromoted(Duration lasts);
 
+  // Clients that know no sentinels find the primary behind one name.
+  void LeadName();
+  // Before what it may have forgotten is over.
+  void RestartSoon(ReplicaServer& promoted);
+
   Env& env_;
+  Directory& directory_;
   const std::function<std::vector<Process*>()> brokers_;
   std::vector<std::unique_ptr<ReplicaServer>> servers_;
   std::vector<std::unique_ptr<SentinelProcess>> sentinels_;

@@ -29,6 +29,8 @@ class SkewedClock {
     return world;
   }
   void Step(Duration by) { shows_ += by; }
+  // Another rate from `now` on, without a step.
+  void Slew(Instant now, int drift_ppm) { *this = SkewedClock(now, Shows(now), drift_ppm); }
 
  private:
   Instant start_{};

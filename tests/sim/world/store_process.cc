@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/store_process.h"
 
+#include <algorithm>
+
 namespace distlock::sim {
 namespace {
 
 constexpr Duration kWallClock = std::chrono::hours(400'000);
+constexpr Duration kCopyEvery = milliseconds(100);
+// How much the clocks of two machines differ that were set by the same source.
+constexpr Duration kClocksDiffer = milliseconds(2);
 
 }  // namespace
 
@@ -14,6 +19,8 @@ StoreProcess::StoreProcess(Env& env, int number)
       wall_(kDawn, kWallClock + env.dice.Between(Duration(0), milliseconds(3)),
             env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm) {
   Live();
+  model_.SetPersistence(env.temper.persistence != Persistence::kNone,
+                        env.temper.persistence == Persistence::kAlways ? "always" : "everysec");
   Sync();
   model_.OnMessage([this](int connection, std::string_view channel, std::string_view payload) {
     const auto found = listeners_.find(connection);
@@ -25,6 +32,7 @@ StoreProcess::StoreProcess(Env& env, int number)
 
 store::ReplyPtr StoreProcess::Execute(int connection, std::string_view bytes) {
   Sync();
+  Copy();
   const Argv argv = ParseCommand(bytes);
   store::ReplyPtr reply = model_.Execute(connection, argv);
   for (const lua::ScriptSource* script : store::AllScripts()) {
@@ -69,13 +77,21 @@ void StoreProcess::ScheduleExpiry() {
   });
 }
 
-void StoreProcess::Restart(Duration down, bool keeps_data) {
-  env_.Log([&] { return name() + (keeps_data ? " restarts" : " restarts empty"); });
+void StoreProcess::Restart(Duration down, Memory memory) {
+  env_.Log([&] {
+    constexpr const char* kHow[] = {" restarts", " restarts without its last second", " restarts with an old copy",
+                                    " restarts empty"};
+    return name() + kHow[static_cast<size_t>(memory)];
+  });
   HangUp(milliseconds(20));
   Die();
   listeners_.clear();
+  GoBack(memory);
   model_.Restart();
-  if (!keeps_data) model_.Execute(0, {"FLUSHALL"});
+  // Where brokers do not hold off, a token may repeat if the clock of a server that forgot it is behind.
+  if (env_.temper.hold_off && (memory == Memory::kOldCopy || memory == Memory::kNothing)) {
+    wall_.Step(env_.dice.Between(-kClocksDiffer, kClocksDiffer));
+  }
   env_.time.After(down, [this] {
     Live();
     Sync();
@@ -83,10 +99,61 @@ void StoreProcess::Restart(Duration down, bool keeps_data) {
   });
 }
 
+Memory StoreProcess::AnyMemory() {
+  if (env_.now() < env_.remembers_until) return Memory::kAll;
+  const bool always = env_.temper.persistence == Persistence::kAlways;
+  // Nothing shows that a server which is empty has had replicas.
+  if (env_.temper.name_moves) return always || env_.dice.Chance(0.5) ? Memory::kAll : Memory::kNotItsLastSecond;
+  if (always) {
+    return env_.dice.Pick<Memory>({Memory::kAll, Memory::kOldCopy, Memory::kNothing});
+  }
+  return env_.dice.Pick<Memory>({Memory::kAll, Memory::kNotItsLastSecond, Memory::kOldCopy, Memory::kNothing});
+}
+
+void StoreProcess::Copy() {
+  if (env_.temper.calm || (!copies_.empty() && env_.now() - copies_.back().at < kCopyEvery)) return;
+  copies_.push_back({env_.now(), RedisModel()});
+  copies_.back().data.CopyDataFrom(model_);
+  while (copies_.size() > 1 && copies_[1].at <= env_.now() - kOldCopy) copies_.pop_front();
+}
+
+void StoreProcess::GoBack(Memory memory) {
+  if (memory == Memory::kAll) return;
+  const auto old = [&](const EarlierData& copy) { return copy.at <= env_.now() - kOldCopy; };
+  const auto last_second =
+      std::ranges::find_if(copies_, [&](const EarlierData& copy) { return copy.at >= env_.now() - seconds(1); });
+  if (memory == Memory::kNotItsLastSecond) {
+    const auto many = static_cast<int>(copies_.end() - last_second);
+    if (many == 0) return;  // it wrote nothing then
+    copies_.erase(last_second + 1 + env_.dice.Roll(many), copies_.end());
+  } else if (memory == Memory::kOldCopy && !copies_.empty() && old(copies_.front())) {
+    copies_.erase(std::ranges::find_if_not(copies_, old), copies_.end());
+  } else {
+    copies_.clear();
+  }
+  // Its replicas follow a primary that is empty.
+  if (copies_.empty() && !model_.is_replica()) return void(model_.Execute(0, {"FLUSHALL"}));
+  if (copies_.empty()) return model_.CopyDataFrom(RedisModel());
+  model_.CopyDataFrom(copies_.back().data);
+}
+
+Duration StoreProcess::StaleWaits() const {
+  size_t waiters = 0;
+  for (const KeyFacts& facts : model_.Keys()) {
+    if (facts.key.ends_with("}:q")) waiters += model_.Zset(facts.key).size();
+  }
+  return static_cast<int>(waiters) * *std::ranges::max_element(env_.temper.ttls);
+}
+
 void StoreProcess::StepClock(Duration by) {
   wall_.Step(by);
   expiry_at_ = kNever;
   Post([this] { Sync(); });
+}
+
+void StoreProcess::SlewWallClock(int drift_ppm) {
+  wall_.Slew(env_.now(), drift_ppm);
+  StepClock(Duration(0));
 }
 
 void StoreProcess::KeepTogether(int drift_ppm, Duration ahead) {

@@ -31,9 +31,16 @@ class StoreProcess : public Endpoint {
   // The fraction of messages that get lost although PUBLISH counted their receivers.
   void LoseNotices(double part) { lost_notices_ = part; }
 
-  // The process ends and starts again after `down`, with its data or without.
-  virtual void Restart(Duration down, bool keeps_data);
+  // The process ends and starts again after `down`.
+  virtual void Restart(Duration down, Memory memory);
+  // What it may have of its data after a restart, by the world's persistence.
+  Memory AnyMemory();
+  // How long those in its queues may stand in the way of others if they are waiters of before a restart, whom nobody
+  // knows any more.
+  Duration StaleWaits() const;
   void StepClock(Duration by);
+  // Of its wall clock, which is all that a store goes by.
+  void SlewWallClock(int drift_ppm);
   // Its clock runs at that rate, `ahead` of those that do so too.
   void KeepTogether(int drift_ppm, Duration ahead);
   // All writes reach `replica` after about `lag`.
@@ -61,6 +68,9 @@ class StoreProcess : public Endpoint {
  private:
   // The process runs again after a restart.
   virtual void OnStarted() {}
+  // Before a command that may change something: what a restart may go back to.
+  void Copy();
+  void GoBack(Memory memory);
   void ScheduleExpiry();
   void OnResumed() override { Sync(); }
 
@@ -76,6 +86,12 @@ class StoreProcess : public Endpoint {
     Instant last;
   };
   std::deque<Replica> replicas_;
+  // Its data before some command, and when that was; by time. The first one is old enough, or there is none such.
+  struct EarlierData {
+    Instant at;
+    RedisModel data;
+  };
+  std::deque<EarlierData> copies_;
   int64_t look_at_us_ = 0;  // 0: none
   Instant expiry_at_ = kNever;
   uint64_t expiry_timer_ = 0;

@@ -5,6 +5,7 @@
 
 #include "world/faults.h"
 #include "world/temper_network.h"
+#include "world/temper_servers.h"
 
 namespace distlock::sim {
 namespace {
@@ -340,6 +341,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   if (sentinel) MakeSentinel(dice, temper);
   if (cluster) MakeCluster(dice, temper, fails);
   if (wishes.topology == Topology::kQuorum) MakeQuorum(dice, temper);
+  DrawServers(seed, wishes, temper);
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawNetwork(seed, temper);
   DrawLingering(seed, wishes, temper);

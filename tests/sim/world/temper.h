@@ -28,6 +28,14 @@ const std::vector<std::pair<std::string, Topology>>& Topologies();
 // What makes a failover safe: as Census::Guard, of which these are the kinds.
 enum class FailoverGuard : uint8_t { kNone, kMinReplicas, kConfirmed };
 
+// How the servers of a world keep their data through a restart, by their settings.
+enum class Persistence : uint8_t { kNone, kEverySecond, kAlways };
+
+// What a server has of its data when it starts again. Whatever its settings are, it may be another machine, or one with
+// another disk: empty, or with a copy that is at least kOldCopy old.
+enum class Memory : uint8_t { kAll, kNotItsLastSecond, kOldCopy, kNothing };
+inline constexpr Duration kOldCopy = seconds(5);
+
 // What a world must be like; the rest is drawn.
 struct WorldWishes {
   Workload workload = Workload::kMixed;
@@ -50,6 +58,9 @@ struct Temper {
   Topology topology = Topology::kSingle;
   FailoverGuard guard = FailoverGuard::kNone;  // of a world with failovers
   bool hold_off = false;
+  Persistence persistence = Persistence::kNone;
+  bool name_moves = false;  // of a Single world: a failover leads the store's name to a replica
+  bool slews = false;       // clocks change their rates, within drift_ppm
   // Of a Cluster world.
   bool skewed_nodes = false;    // their clocks are up to 200 ms off
   bool failing_nodes = false;   // they have replicas, which take over

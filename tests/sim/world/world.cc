@@ -20,12 +20,19 @@ constexpr Duration kNewsTime = seconds(1);      // until a watcher must know of 
 
 World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(seed, with_log) {
   env_.temper = DrawTemper(seed, env_.dice, wishes);
+  env_.settings = {.longest_ttl = longest_ttl(), .guard = env_.temper.guard};
   env_.history.calm = env_.temper.calm;
   env_.history.validity_ns = env_.temper.validity.count();
   for (const Duration ttl : env_.temper.ttls) {
     env_.history.longest_ttl_ns = std::max(env_.history.longest_ttl_ns, (ttl + seconds(3)).count());
   }
   for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
+  env_.Log([&] {
+    constexpr const char* kKept[] = {"nothing", "all but the last second", "always all"};
+    return std::string("of servers' writes their disks keep ") + kKept[static_cast<size_t>(env_.temper.persistence)] +
+           "; guard " + std::to_string(static_cast<int>(env_.temper.guard)) +
+           (env_.temper.name_moves ? "; the store's name moves" : "");
+  });
   MakeStores();
   for (int i = 0; i < env_.temper.brokers; ++i) {
     brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, directory_, StoreAddresses()));
@@ -37,12 +44,13 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
 
 void World::MakeStores() {
   observer_ = std::make_unique<StoreObserver>(env_);
-  if (env_.temper.topology == Topology::kSentinel) {
+  if (env_.temper.topology == Topology::kSentinel || env_.temper.name_moves) {
     replica_set_ = std::make_unique<ReplicaSet>(env_, directory_, [this] { return Brokers(); });
     return;
   }
   if (env_.temper.topology == Topology::kCluster) return MakeCluster();
   if (of_quorum()) return MakeQuorum();
+  if (env_.temper.hold_off) return MakeForgetful();
   const int count = 1 + (env_.temper.calm ? 0 : env_.temper.replicas);
   for (int i = 0; i < count; ++i) {
     stores_.push_back(std::make_unique<StoreProcess>(env_, i));
@@ -61,6 +69,38 @@ std::vector<BrokerProcess*> World::LiveBrokers() const {
     if (broker->alive()) live.push_back(broker.get());
   }
   return live;
+}
+
+// What it may have forgotten is judged without any excuse, so it is not observed.
+void World::MakeForgetful() {
+  stores_.push_back(std::make_unique<StoreProcess>(env_, 0));
+  directory_.Lead(BrokerProcess::kStoreHost, primary());
+  NoteHoldOff(Duration(0));
+}
+
+void World::RestartHeldOff(Memory memory) {
+  if (!primary().alive()) return;
+  const Duration down = dice().Between(milliseconds(1), seconds(5));
+  primary().Restart(down, memory);
+  NoteHoldOff(down + primary().StaleWaits());
+}
+
+std::vector<StoreProcess*> World::AllServers() const {
+  std::vector<StoreProcess*> all;
+  for (const auto& server : stores_) all.push_back(server.get());
+  if (replica_set_ != nullptr) {
+    for (const auto& server : replica_set_->servers()) all.push_back(server.get());
+  }
+  if (cluster_set_ != nullptr) {
+    for (const auto& node : cluster_set_->nodes()) all.push_back(node.get());
+  }
+  return all;
+}
+
+// The server is away for so long, and may have forgotten all when it is back.
+void World::NoteHoldOff(Duration down) {
+  constexpr Duration kReconnect = seconds(5);
+  env_.NoteFault(FaultKind::kPromoted, primary().actor(), down + longest_ttl() + kReconnect);
 }
 
 std::vector<Process*> World::Brokers() const {
@@ -89,7 +129,7 @@ void World::MakeCluster() {
 }
 
 std::vector<store::ServerAddress> World::StoreAddresses() const {
-  if (replica_set_ != nullptr) return replica_set_->SentinelAddresses();
+  if (env_.temper.topology == Topology::kSentinel) return replica_set_->SentinelAddresses();
   if (cluster_set_ != nullptr) return cluster_set_->Seeds();
   std::vector<store::ServerAddress> addresses;
   for (size_t i = 0; of_quorum() && i < stores_.size(); ++i) {
@@ -139,7 +179,7 @@ void World::MakeLookers(const WorldWishes& wishes) {
 // A change after `since`, or a very recent one, need not have been reported yet.
 void World::CheckWatchers(int32_t lock, Instant since, Duration due) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
-  const bool is_one_store = replica_set_ == nullptr && cluster_set_ == nullptr && !of_quorum();
+  const bool is_one_store = replica_set_ == nullptr && cluster_set_ == nullptr && !of_quorum() && !env_.temper.hold_off;
   if (!is_one_store || !told_in_time_ || sight.since != since || since > env_.now() - due) return;
   for (const auto& watcher : watchers_) {
     if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;

@@ -58,6 +58,11 @@ class World {
   // may be at fault, and is.
   StoreProcess* Ail(FaultKind kind, Duration lasts);
   Duration longest_ttl() const;
+  // Of a Single world that holds off.
+  const std::vector<std::unique_ptr<BrokerProcess>>& brokers() const { return brokers_; }
+  void RestartHeldOff(Memory memory);
+  const std::vector<std::unique_ptr<StoreProcess>>& servers() const { return stores_; }  // of one or of a quorum
+  std::vector<StoreProcess*> AllServers() const;                                         // of any store
   Instant clocks_right_at{};  // no server's clock may be set until then
   // A random open connection; null: there is none.
   WirePtr AnyWire();
@@ -69,6 +74,8 @@ class World {
 
  private:
   void MakeStores();
+  void MakeForgetful();
+  void NoteHoldOff(Duration down);
   void MakeCluster();
   void MakeQuorum();
   bool of_quorum() const { return env_.temper.topology == Topology::kQuorum; }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What disks, operators and clocks do to servers, and what happens to sentinels: rows of faults.cc.
+#pragma once
+
+namespace distlock::sim {
+
+class World;
+
+// The only server of a world restarts, with less than it had.
+void RestartHeldOff(World& world);
+// Operators give all brokers a shorter longest ttl, while longer leases are out; then servers may forget these.
+void LowerLongestTtl(World& world);
+// Clocks of brokers and servers, or those of all servers together, change their rates.
+void SlewClocks(World& world);
+
+void HangSentinel(World& world);
+void RestartSentinel(World& world);
+
+}  // namespace distlock::sim
