@@ -69,7 +69,7 @@ void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner,
   due.held = holds && !keep_grant && context_.now < candidate->deadline;
   // Votes that were not counted are under other tokens.
   due.marks = candidate->marks;
-  due.keep_grant = keep_grant && candidate->MayBeHeld();
+  due.keep_grant = keep_grant && candidate->token != 0;
   debts_.Owe(op, due, candidate);
   candidates_.Forget(*candidate);
 }
