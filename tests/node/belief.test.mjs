@@ -37,7 +37,7 @@ test('a jump of the clock does not end waits', () => {
   const stage = new Stage();
   const [bounded, held] = [stage.acquire('w', {wait: 20}), stage.hold('h')];
   const day = 24 * 3600;
-  stage.table.prolongWaits(day * SECOND);
+  stage.table.prolongWaits(day * SECOND, stage.now + day * SECOND);
   stage.wait(day);
   assert.equal(stage.notice(held), false);
   assert.ok(stage.lapsed());
@@ -45,6 +45,17 @@ test('a jump of the clock does not end waits', () => {
   const again = of(stage.start(), 'acquire');
   assert.deepEqual(again[0].locks[0].maxWait, {seconds: 20, nanos: 0});
   assert.deepEqual(bounded.answers, []);
+});
+
+test('a request that begins behind a jump waits as long as it asked for', () => {
+  const stage = new Stage({opened: false, unreachableAfter: 2});
+  const day = 24 * 3600;
+  stage.now += day * SECOND; // which is seen a moment later
+  const hold = stage.acquire('k', {wait: 1});
+  stage.table.prolongWaits(day * SECOND, stage.now);
+  stage.tick(1);
+  assert.equal(hold.refused, 'UNREACHABLE');
+  assert.match(hold.answers[0].message, /within 1000 ms/);
 });
 
 says('when it sent heartbeat `echo_seq` of a grant, or `seq` of an ack, + `valid_for`; OpenSession is 0',

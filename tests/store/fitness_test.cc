@@ -44,6 +44,12 @@ TEST(Fitness, VersionsFrom62) {
   }
 }
 
+TEST(Fitness, AValkeyIsKnownByItsOwnVersion) {
+  const ServerInfo valkey("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n");
+  EXPECT_EQ(IdentityOf(valkey).version, "8.0.1");
+  EXPECT_EQ(IdentityOf(ServerInfo("redis_version:7.0.15\r\n")).version, "7.0.15");
+}
+
 TEST(Fitness, ReplicasAndLoadingPassByThemselves) {
   EXPECT_EQ(JudgeFitness(ServerInfo(Info("role:slave")), "").status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(JudgeFitness(ServerInfo(Info("loading:1")), "").status.code(), absl::StatusCode::kUnavailable);

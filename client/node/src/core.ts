@@ -190,7 +190,7 @@ export class Core {
   private now(): number {
     const now = clock.now();
     if (clock.jumped !== this.jumped) {
-      this.table.prolongWaits(clock.jumped - this.jumped);
+      this.table.prolongWaits(clock.jumped - this.jumped, now);
       this.jumped = clock.jumped;
     }
     return now;

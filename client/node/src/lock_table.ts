@@ -106,12 +106,13 @@ export class LockTable extends ListeningTable {
       && this.leftovers.length === 0 && this.links.every(link => link.empty);
   }
 
-  /** The clock has jumped ahead, which ends belief. Waits are not to end by it. */
-  prolongWaits(by: number): void {
+  /** The clock has jumped ahead, which ends belief. Waits are not to end by it; some may have begun behind the jump. */
+  prolongWaits(by: number, now: number): void {
     for (const request of this.waiting()) {
-      request.asked += by;
-      request.waitUntil += by;
-      request.stranded += by;
+      const felt = Math.min(by, now - request.asked);
+      request.asked += felt;
+      request.waitUntil += felt;
+      if (request.stranded !== NEVER) request.stranded = Math.min(request.stranded + by, now);
       this.schedule(request);
     }
   }

@@ -34,7 +34,7 @@ absl::Status Judge(const ServerInfo& info, bool of_cluster) {
     return absl::UnimplementedError(
         "it is not a node of a Cluster; for one server write redis://host:port, or rediss:// over TLS");
   }
-  const std::string_view version = info.Get("redis_version");
+  const std::string_view version = info.Version();
   if (OldVersion(version)) {
     return absl::FailedPreconditionError(
         Cat("its version is '", version, "'; distlock needs Redis 6.2 or Valkey 7.2, or newer"));

@@ -20,6 +20,11 @@ std::string_view ServerInfo::Get(std::string_view name) const {
   return found == fields_.end() ? std::string_view() : found->second;
 }
 
+std::string_view ServerInfo::Version() const {
+  const std::string_view valkey = Get("valkey_version");
+  return valkey.empty() ? Get("redis_version") : valkey;
+}
+
 uint64_t ServerInfo::KeysIn(int db) const {
   std::string_view text = Get(Cat("db", db));  // keys=3,expires=2,avg_ttl=9
   constexpr std::string_view kKeys = "keys=";
@@ -33,7 +38,7 @@ uint64_t ServerInfo::KeysIn(int db) const {
 ServerIdentity IdentityOf(const ServerInfo& info) {
   return {.run_id = std::string(info.Get("run_id")),
           .role = std::string(info.Get("role")),
-          .version = std::string(info.Get("redis_version")),
+          .version = std::string(info.Version()),
           .replid = std::string(info.Get("master_replid"))};
 }
 

@@ -16,6 +16,8 @@ class ServerInfo {
   explicit ServerInfo(std::string_view info);
   // "" when there is no such field.
   std::string_view Get(std::string_view name) const;
+  // Its own: Valkey says in redis_version with which Redis it is compatible.
+  std::string_view Version() const;
   // Of a reply with the section "keyspace": how many keys database `db` has.
   uint64_t KeysIn(int db) const;
 
