@@ -5,6 +5,7 @@
 --      info, and the tag of the brokers' channels if those are a shard's
 -- {ADOPTED, time, since_us, ttl_ms, delay_ms, max_hold_ms (0: none)}   also when an owner_id with the same first half
 --      as the new one has it: an earlier try of the same request
+-- {HELD, time}   such a try has it, of a later session of the client; nothing was done
 -- {MISMATCH, time, kind, limit}   it is held otherwise than `want`
 -- {KEPT, time}   its broker, which has been told, may keep the lock: ask again; nothing was done
 -- {NOT_HOLDER, time}   {GONE, time}   {LATE, time}   {FOREIGN, time, key, type or "shape"}
@@ -26,6 +27,7 @@ for _, holder in ipairs(h.kind == 'x' and {h} or h.mine and {h.mine} or read_slo
   if may_take(holder) then held = holder end
 end
 if not held then return {NOT_HOLDER, NOW} end
+if held.owner ~= from and is_later(held.owner, owner) then return {HELD, NOW} end
 local kept = h.kind == 'x' and settle(h, nil, channel)
 if kept then return kept end
 local as = parse_want(want)

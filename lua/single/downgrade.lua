@@ -2,9 +2,11 @@
 -- Turns an EXCLUSIVE hold into a SHARED one, with the same token and end.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (0: any), token_keep_ms, trusted, broker_id (the caller's), more (appended to its info),
---      hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
+--      elsewhere (1: another broker has its stream), hold_off (see parts/hold_off.lua), and the tag of the broker's
+--      channel if that is a shard's
 -- {DOWNGRADED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode
+-- {HELD, time}   it is held, and its stream elsewhere; nothing was done
 -- {KEPT, time}   its broker, which has been told, may keep the lock: ask again; nothing was done
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -12,12 +14,13 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, keep, trusted, broker, more, hold_off, channel = unpack(ARGV)
+local owner, token, keep, trusted, broker, more, elsewhere, hold_off, channel = unpack(ARGV)
 own_tag = channel
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
+if elsewhere == '1' then return {HELD, NOW} end
 if h.kind == 's' then return {DOWNGRADED, NOW, ''} end
 if h.kind ~= 'x' then return {MISMATCH, NOW, h.kind, h.limit} end
 

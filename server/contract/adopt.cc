@@ -14,19 +14,11 @@ namespace {
 
 constexpr uint32_t kMostHolds = 1000;
 
-// All tries of a request share the first half; see core::Adopt::owner.
-core::OwnerId OwnerOfTry(const core::LockName& name, std::string_view request_id) {
-  core::OwnerId owner = RandomOwnerId();
-  const core::OwnerId shared = OwnerIdOf(name, request_id);
-  std::copy_n(shared.begin() + 1, owner.size() / 2, owner.begin());
-  if (core::IsRepeatable(owner) || core::IsTry(owner)) owner[0] = 0;
-  return owner;
-}
-
 }  // namespace
 
 std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1::AdoptLease& wanted,
-                                                  std::string_view path, std::string_view identity) {
+                                                  uint32_t generation, std::string_view path,
+                                                  std::string_view identity) {
   const auto at = [&](std::string_view field) { return absl::StrCat(std::string(path), ".", std::string(field)); };
   Validator check(limits);
   LeaseId lease = check.Lease(wanted.lease_id(), at("lease_id"));
@@ -40,7 +32,7 @@ std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1
   return core::Adopt{.name = std::move(lease.name),
                      .from = lease.owner,
                      .token = lease.token,
-                     .owner = OwnerOfTry(terms.name, RequestOf(identity, wanted.request_id())),
+                     .owner = OwnerIdOfAdoption(terms.name, RequestOf(identity, wanted.request_id()), generation),
                      .ttl = lease.ttl,
                      .want = terms.want,
                      .max_hold = terms.max_hold,

@@ -12,8 +12,10 @@
 
 namespace distlock::contract {
 
-// Sets everything but session, request and info, or names every bad field. `path` is the field of the command.
+// Sets everything but session, request and info, or names every bad field. `generation`: OpenSession's. `path` is the
+// field of the command.
 std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1::AdoptLease& wanted,
-                                                  std::string_view path, std::string_view identity = {});
+                                                  uint32_t generation, std::string_view path,
+                                                  std::string_view identity = {});
 
 }  // namespace distlock::contract

@@ -30,6 +30,16 @@ core::OwnerId Derived(std::string_view purpose, const core::LockName& name, std:
   return owner;
 }
 
+// What the request has, the number of the client's session, and random bytes.
+core::OwnerId OneTry(const core::OwnerId& request, uint32_t generation) {
+  core::OwnerId owner = RandomOwnerId();
+  std::copy_n(request.begin(), core::kRequestBytes, owner.begin());
+  for (size_t i = core::kTryBytes; i-- > core::kRequestBytes; generation >>= 8) {
+    owner[i] = static_cast<uint8_t>(generation);
+  }
+  return owner;
+}
+
 }  // namespace
 
 core::OwnerId RandomOwnerId() {
@@ -44,7 +54,13 @@ core::OwnerId RandomOwnerId() {
   std::memcpy(owner.data(), pool.data() + used, owner.size());
   std::memset(pool.data() + used, 0, owner.size());
   used += owner.size();
-  if (core::IsRepeatable(owner) || core::IsTry(owner)) owner[0] = 0;
+  if (core::IsDetached(owner) || core::IsTry(owner)) owner[0] = 0;
+  return owner;
+}
+
+core::OwnerId DetachedOwnerId() {
+  core::OwnerId owner = RandomOwnerId();
+  owner[0] = core::kDetachedMark;
   return owner;
 }
 
@@ -66,13 +82,14 @@ core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id)
 }
 
 core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation) {
-  core::OwnerId owner = RandomOwnerId();
-  const core::OwnerId shared = Derived("distlock try v1", name, request_id);
-  std::copy_n(shared.begin(), core::kRequestBytes, owner.begin());
+  core::OwnerId owner = OneTry(Derived("distlock try v1", name, request_id), generation);
   owner[0] = core::kTryMark;
-  for (size_t i = core::kTryBytes; i-- > core::kRequestBytes; generation >>= 8) {
-    owner[i] = static_cast<uint8_t>(generation);
-  }
+  return owner;
+}
+
+core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, uint32_t generation) {
+  core::OwnerId owner = OneTry(Derived("distlock adoption v1", name, request_id), generation);
+  if (core::IsDetached(owner) || core::IsTry(owner)) owner[0] = 0;
   return owner;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ids of owners and brokers. An owner id is the secret that proves ownership in the store; a holder id is its public
-// digest. Pure, except RandomOwnerId, OwnerIdOfTry and RandomHex; any thread.
+// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, OwnerIdOfAdoption and RandomHex; any thread.
 #pragma once
 
 #include <string>
@@ -12,8 +12,12 @@
 
 namespace distlock::contract {
 
-// From the cryptographic generator of OpenSSL. Aborts when that fails, because no lock is safe without it.
+// Of a lease on a stream, from the cryptographic generator of OpenSSL. Aborts when that fails, because no lock is safe
+// without it.
 core::OwnerId RandomOwnerId();
+
+// The same, of a detached lease: see core::IsDetached.
+core::OwnerId DetachedOwnerId();
 
 // `bytes` random bytes as lower-case hex.
 std::string RandomHex(size_t bytes);
@@ -27,6 +31,9 @@ std::string RequestOf(std::string_view identity, std::string_view request_id);
 
 // Of one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
 core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation);
+
+// Of one try of an adoption: see core::Adopt::owner. New in each call.
+core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, uint32_t generation);
 
 // 16 hex digits that tell holders apart and reveal nothing of the owner id.
 std::string HolderIdOf(const core::OwnerId& owner);

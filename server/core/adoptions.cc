@@ -120,6 +120,8 @@ void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
       return OnAdopted(*call, *done, op.sent);
     case AdoptDone::Result::kGone:
       return Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
+    case AdoptDone::Result::kLater:
+      return Refuse(*call, RefusalReason::kCancelled, "a later session has asked with the same request_id, and has it");
     case AdoptDone::Result::kAnotherMode:
       return Refuse(*call, RefusalReason::kNotSupported,
                     std::string("it is held ") + NameOf(done->mode) + "; adopt it as it is held");
@@ -191,7 +193,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.former_believes_until = former_believes_until;
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
-  lease.is_exclusive = in.want.mode == Mode::kExclusive;
+  lease.is_exclusive = in.want.mode == Mode::kExclusive && !done.held_off;
   if (!in.reentry.empty()) {
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want, .others = {}});
     session.reentrant[{in.name, in.reentry}] = in.owner;

@@ -102,8 +102,9 @@ struct Adopt {
   LockName name;
   OwnerId from{};      // who has it
   uint64_t token = 0;  // its grant; not 0
-  // Who takes it: new in each try, but with a first half that all tries of the request share. Then a repeat takes it
-  // from the try before, and what ends that try's session later does not touch it.
+  // Who takes it: new in each try, but with a first half that all tries of the request share, and behind it the number
+  // of the client's session, as in IsTry. Then a repeat takes it from the try before, a try of an earlier session that
+  // is late takes nothing back, and what ends that try's session later does not touch it.
   OwnerId owner{};
   Duration ttl{};  // the lease's, as its id says
   Want want;       // how it is held

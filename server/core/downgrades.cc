@@ -41,10 +41,16 @@ void Downgrades::Handle(Downgrade& in) {
     // From now on, even before the store has done it. The store refuses permits, which are then held as before.
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
+  bool confirms = in.acquire != 0 && !core_.draining;
   // What others share cannot be kept for the next lease.
-  if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) lease->lingers = lease->is_exclusive = false;
+  if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) {
+    confirms = confirms && lease->is_exclusive;
+    lease->lingers = lease->is_exclusive = false;
+  }
   DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
-  if (call != nullptr) Send(*call);
+  if (call == nullptr) return;
+  call->confirms = confirms;
+  Send(*call);
 }
 
 void Downgrades::Refuse(const Downgrade& in, RefusalReason reason, std::string cause) {
@@ -57,6 +63,7 @@ void Downgrades::OnStoreUp() {
 }
 
 void Downgrades::Send(DowngradeCall& call) {
+  if (call.op != 0) call.confirms = false;  // the attempt before may have run, at a server that forgets it
   if (!core_.store_up) return calls_.AwaitStore(call);
   if (notes_.Contains(call.request.owner)) return calls_.RetryAt(call, core_.now + core_.BackOff(0));
   const Downgrade& downgrade = call.request;
@@ -65,7 +72,14 @@ void Downgrades::Send(DowngradeCall& call) {
   op.name = downgrade.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   ++call.attempts;
-  core_.Command(StoreDowngrade{id, downgrade.name, downgrade.owner, downgrade.token, downgrade.info});
+  const Lease* const lease = leases_.Find(downgrade.owner);
+  core_.Command(StoreDowngrade{.op = id,
+                               .name = downgrade.name,
+                               .owner = downgrade.owner,
+                               .token = downgrade.token,
+                               .info = downgrade.info,
+                               .elsewhere = lease == nullptr && !IsDetached(downgrade.owner),
+                               .confirms = call.confirms});
 }
 
 void Downgrades::OnTimer(DowngradeCall& call) {
@@ -84,6 +98,7 @@ void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done == nullptr) {
     if (call->op != id) return;
     const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+    if (failed == nullptr) call->confirms = false;
     if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
       return calls_.Refuse(*call, RefusalReason::kForeignKey, failed->cause);
     }
@@ -94,6 +109,10 @@ void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
       return calls_.Answer(*call, Downgraded{call->request.name, call->request.owner, call->request.token});
     case DowngradeDone::Result::kNotHolder:
       return calls_.Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
+    case DowngradeDone::Result::kElsewhere:
+      return calls_.Refuse(*call, RefusalReason::kNotSupported,
+                           "a stream of another broker has the lease, and nobody else could tell its client: downgrade "
+                           "it there, or adopt it into a session here first");
     case DowngradeDone::Result::kAnotherMode:
       return calls_.Refuse(*call, RefusalReason::kNotSupported, "it holds permits, which have no other mode");
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Downgrade calls, which make an EXCLUSIVE lease SHARED. The store knows in which mode a lease is held; it is asked,
-// and asked again as long as the outcome is not known.
+// and asked again as long as the outcome is not known. A lease of a stream is downgraded by the broker that has the
+// stream: another one could tell neither that broker, which goes on to let its session take the lock again, nor the
+// client. It refuses, once the store has said that the lease is held.
 //
 // Thread: the shard's.
 #pragma once
@@ -20,6 +22,7 @@ namespace distlock::core {
 struct DowngradeCall : RetryingCall {
   DowngradeCall() : RetryingCall(TimerKind::kDowngrade) {}
   Downgrade request;
+  bool confirms = false;  // see StoreRelease::confirms
 };
 
 class Downgrades {

@@ -62,8 +62,8 @@ class Leases {
   // ---- ends
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets
-  // it.
-  void Release(Lease& lease, Listener listener, Duration block);
+  // it. `confirms`: see StoreRelease.
+  void Release(Lease& lease, Listener listener, Duration block, bool confirms = false);
   // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
   void ReleaseLater(Lease& lease, Duration time);
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
@@ -105,7 +105,7 @@ class Leases {
   void PrefetchLeases(const std::vector<OwnerId>& owners) const;
   void MarkAtRisk(Lease& lease, const std::string& cause);
   void Lose(Lease& lease, LostReason reason, std::string cause);
-  void EndByClient(Lease& lease, Listener listener, bool lapsed);
+  void EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire);
   void Unlist(Lease& lease);
 
   CoreContext& core_;

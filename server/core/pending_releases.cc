@@ -163,7 +163,12 @@ void PendingReleases::SendCommand(PendingRelease& release) {
     core_.Command(StoreWithdraw{release.op, release.name, release.owner, spares_grants, release.op_until});
   } else {
     release.releasing = release.only_token;
-    core_.Command(StoreRelease{release.op, release.name, release.owner, release.only_token, release.block});
+    core_.Command(StoreRelease{.op = release.op,
+                               .name = release.name,
+                               .owner = release.owner,
+                               .token = release.only_token,
+                               .block = release.block,
+                               .confirms = release.confirms});
   }
 }
 
@@ -176,6 +181,7 @@ void PendingReleases::Arm(PendingRelease& release) {
 // Its connection may have broken, and another one may be used by now.
 void PendingReleases::NoteUnanswered(PendingRelease& release) {
   release.order_lost = true;
+  release.confirms = false;  // it may have run at a server that forgets it
   if (release.withdrawing) release.withdraws_until = std::max(release.withdraws_until, release.op_until);
 }
 
@@ -207,6 +213,7 @@ bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   SetOp(release, 0);
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
   if (done == nullptr) return OnFailure(release, reply);
+  release.confirms = false;
   // Nobody announces the end of a lock_delay.
   if (release.block > Duration::zero()) looks_.LookBy(release.name, core_.now + release.block + kExpirySlack);
   if (release.withdrawing) release.waiting = false;

@@ -91,6 +91,10 @@ struct StoreRelease {
   OwnerId owner{};
   uint64_t token = 0;  // only this grant of the owner; 0: any, which no lease is released by
   Duration block{};    // > 0: nobody gets it for this long, instead of handing it off
+  // Nobody else can have ended or changed this grant, at whichever server: the client whose stream has it gives it up
+  // with this command. So a server that may have forgotten may hand it on, if it has renewed it (RenewItem) and knows
+  // that all that others were granted has ended.
+  bool confirms = false;
 };
 
 struct StoreWithdraw {
@@ -126,6 +130,9 @@ struct StoreDowngrade {
   OwnerId owner{};
   uint64_t token = 0;  // only this grant of the owner; 0: any
   std::string info;    // appended
+  // Another broker has its stream, and alone can tell the client: nothing is done, but said whether it is held.
+  bool elsewhere = false;
+  bool confirms = false;  // as in StoreRelease
 };
 
 // Ends a hold that is not this broker's to end: its own is told, or, when that does not hear, it is released and handed
@@ -147,7 +154,8 @@ struct StoreAdopt {
   LockName name;
   OwnerId from{};
   uint64_t token = 0;  // the grant that is meant; not 0
-  // An earlier try of the same request may have given it to another owner with the same first half: taken from that.
+  // An earlier try of the same request may have given it to another owner with the same first half: taken from that,
+  // unless that is of a later session.
   OwnerId owner{};
   Want want;                    // how it is held; anything else changes nothing
   Instant run_before = kNever;  // as in StoreAcquire
@@ -337,7 +345,7 @@ struct WatchDone {
 };
 
 struct DowngradeDone {
-  enum class Result : uint8_t { kDowngraded, kNotHolder, kAnotherMode };
+  enum class Result : uint8_t { kDowngraded, kNotHolder, kAnotherMode, kElsewhere };
   Result result = Result::kNotHolder;
   bool look = false;             // as in GiveBackDone
   std::vector<HolderView> next;  // as in GiveBackDone
@@ -353,14 +361,16 @@ struct ForceDone {
 
 // kGone: nobody has that grant, or somebody else. The rest is of kAdopted, but for `mode`, which is of kAnotherMode.
 struct AdoptDone {
-  enum class Result : uint8_t { kAdopted, kGone, kAnotherMode };
+  // kLater: a later try of the same request has it.
+  enum class Result : uint8_t { kAdopted, kGone, kAnotherMode, kLater };
   Result result = Result::kGone;
   Mode mode = Mode::kExclusive;
   StoreTime since;
   Duration held_for{};  // as in HolderView
   Duration ttl{};       // begins with this
   Duration lock_delay{};
-  Duration max_hold{};  // as the store has it; 0: it has none
+  Duration max_hold{};    // as the store has it; 0: it has none
+  bool held_off = false;  // by a server that may have forgotten what others have done to the grant
 };
 
 struct NoteDone {

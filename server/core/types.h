@@ -43,6 +43,11 @@ using OwnerId = std::array<uint8_t, 16>;
 inline constexpr uint8_t kRepeatableMark = 0xff;
 inline bool IsRepeatable(const OwnerId& owner) { return owner[0] == kRepeatableMark; }
 
+// Of a detached lease without a request_id. Owners that are neither this nor repeatable are of streams: only the broker
+// that has the stream can tell its client what has become of the lease.
+inline constexpr uint8_t kDetachedMark = 0xfd;
+inline bool IsDetached(const OwnerId& owner) { return owner[0] == kDetachedMark || IsRepeatable(owner); }
+
 // Of an acquire on a stream with a request_id. All tries of the request share the first half; then comes the number of
 // the client's session, most significant byte first; the rest is random. So a later try takes over the place that an
 // earlier one has in the store's queue, an earlier one that reaches the store late takes none back, and whatever is

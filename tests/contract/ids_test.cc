@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "contract/holder_info.h"
 #include "contract/lease_id.h"
@@ -49,7 +51,21 @@ TEST(Ids, TriesOfARequestShareHalfAnOwner) {
   const core::OwnerId later = OwnerIdOfTry(a, "0123456789abcdef", 0x200);
   EXPECT_TRUE(core::IsSameRequest(first, later));
   EXPECT_LT(std::max(first, second), later) << "also when it is compared as text";
-  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(core::IsTry(RandomOwnerId()));
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(core::IsTry(RandomOwnerId()) || core::IsDetached(RandomOwnerId()));
+  EXPECT_TRUE(core::IsDetached(DetachedOwnerId()) && !core::IsRepeatable(DetachedOwnerId()));
+}
+
+TEST(Ids, TriesOfAnAdoptionShareHalfAnOwnerAndAreNumbered) {
+  const auto a = core::LockName::Encode("n", "a");
+  const auto half = [](const core::OwnerId& owner) { return std::vector(owner.begin(), owner.begin() + 8); };
+  const core::OwnerId first = OwnerIdOfAdoption(a, "0123456789abcdef", 0x1ff);
+  const core::OwnerId second = OwnerIdOfAdoption(a, "0123456789abcdef", 0x1ff);
+  const core::OwnerId later = OwnerIdOfAdoption(a, "0123456789abcdef", 0x200);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(half(first), half(later));
+  EXPECT_NE(half(first), half(OwnerIdOfAdoption(a, "0123456789abcdeg", 0x1ff)));
+  EXPECT_LT(std::max(first, second), later);
+  EXPECT_FALSE(core::IsTry(first) || core::IsDetached(first)) << "a stream has it, and it has no place";
 }
 
 TEST(Ids, HolderIdIsTheHeadOfTheDigest) {

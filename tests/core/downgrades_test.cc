@@ -58,6 +58,51 @@ TEST(Downgrade, WhatIsNotHeldIsRefused) {
   EXPECT_EQ(t.Event<Refused>(10, 1).reason, RefusalReason::kNotSupported);
 }
 
+// The one that has the stream would never hear of it, and its client neither.
+TEST(Downgrade, OfAStreamOfAnotherBrokerIsRefusedOnceTheStoreSaysThatItIsHeld) {
+  Table t;
+  t.StoreComesUp();
+  const auto ask = [&](SessionId session, const OwnerId& owner) {
+    t.Do(Downgrade{.session = session, .request = 1, .name = Name("a"), .owner = owner, .token = 5, .info = {}});
+    return t.Take<StoreDowngrade>();
+  };
+  const auto elsewhere = ask(9, Owner(1));
+  EXPECT_TRUE(elsewhere.elsewhere);
+  t.Reply(elsewhere.op, DowngradeDone{.result = Result::kElsewhere, .next = {}});
+  const auto refused = t.Event<Refused>(9, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kNotSupported);
+  EXPECT_NE(refused.cause.find("adopt it into a session here"), std::string::npos);
+  for (const uint8_t mark : {kDetachedMark, kRepeatableMark}) {
+    OwnerId detached = Owner(1);
+    detached[0] = mark;
+    EXPECT_FALSE(ask(mark, detached).elsewhere) << "any broker serves a detached lease";
+  }
+}
+
+TEST(Downgrade, OfAStreamThatIsHereIsDoneHowItIsNamed) {
+  OneSession t;
+  const auto granted = t.Hold(1, 7, "a", 1);
+  t.Do(ByName(granted));
+  const auto by_name = t.Take<StoreDowngrade>();
+  EXPECT_FALSE(by_name.elsewhere);
+  EXPECT_FALSE(by_name.confirms) << "anybody may have the lease_id";
+}
+
+TEST(Downgrade, OnItsStreamConfirmsUntilAnOutcomeIsNotKnown) {
+  OneSession t;
+  t.Hold(1, 7, "a", 1);
+  t.Do(Downgrade{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = {}});
+  auto ask = t.Take<StoreDowngrade>();
+  EXPECT_TRUE(ask.confirms);
+  t.Reply(ask.op, StoreFailed{FailureKind::kUnavailable, "READONLY"});
+  t.Pass(milliseconds(100));
+  ask = t.Take<StoreDowngrade>();
+  EXPECT_TRUE(ask.confirms);
+  t.Reply(ask.op, StoreUnknown{"reset"});
+  t.Pass(milliseconds(200));
+  EXPECT_FALSE(t.Take<StoreDowngrade>().confirms) << "it may have run, at a server that forgets it";
+}
+
 TEST(Downgrade, AnUnknownOutcomeIsAskedAgain) {
   OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);

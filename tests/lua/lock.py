@@ -168,8 +168,9 @@ class Lock:
     def watch(self, at=1, slot=SLOT_MS, limit=100):
         return one_holder(self.call("watch", limit, 100, broker(at), slot))
 
-    def downgrade(self, n, at=1, token=0, more=""):
-        return self.call("downgrade", owner(n), token, KEEP_MS, self.trusted, broker(at), more, self.hold_off)
+    def downgrade(self, n, at=1, token=0, more="", elsewhere=0):
+        return self.call("downgrade", owner(n), token, KEEP_MS, self.trusted, broker(at), more, elsewhere,
+                         self.hold_off)
 
     def force(self, n, of=1, at=1, token=0, reason="why"):
         """`of`: the broker that owner n has it through; None: it is not known."""

@@ -4,7 +4,7 @@
 import pytest
 
 from kinds import RwLock
-from lock import DOWNGRADED, FOREIGN, HELD, QUEUED, RELEASED, owner
+from lock import DOWNGRADED, FOREIGN, HELD, NOT_HOLDER, QUEUED, RELEASED, owner
 
 
 @pytest.fixture
@@ -32,6 +32,16 @@ def test_repeating_it_changes_nothing(rw, redis):
     assert rw.snapshot() == before
     rw.read(2)
     assert rw.downgrade(1)[0] == DOWNGRADED and list(rw.holders()) == [1, 2]
+
+
+def test_a_hold_of_a_stream_elsewhere_is_left_alone(rw):
+    token = rw.write(1)[2]
+    rw.read(2)
+    before = rw.snapshot()
+    assert rw.downgrade(1, at=2, token=token, elsewhere=1)[:1] == [HELD] and rw.snapshot() == before
+    assert rw.downgrade(1, at=2, token=int(token) + 1, elsewhere=1)[:1] == [NOT_HOLDER]
+    rw.give_back(1)
+    assert rw.downgrade(1, at=2, token=token, elsewhere=1)[:1] == [NOT_HOLDER] and rw.snapshot() != before
 
 
 def test_readers_in_front_enter_and_a_writer_goes_on_waiting(rw, listen, redis):

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any Store: a hold that another owner takes over.
+#include <algorithm>
+#include <tuple>
+
 #include "conformance.h"
 
 namespace distlock::store {
@@ -60,6 +63,28 @@ TEST_P(StoreConformance, AnAdoptedHoldIsTheSameGrantOfAnotherOwner) {
     const core::StoreRelease release{.name = Lock("k"), .owner = Try(7, 1), .token = held.token};
     EXPECT_TRUE(Do<core::GiveBackDone>(b, release).was_holder);
     EXPECT_TRUE(Inspect(b, Lock("k"))->holders.empty());
+  }
+}
+
+// As when a broker stood still, and its client has gone on elsewhere.
+TEST_P(StoreConformance, ALateTryOfAnEarlierSessionTakesNothingBack) {
+  Broker a = MakeBroker(kBrokerA);
+  const auto of_session = [](uint8_t session, uint8_t number) {
+    core::OwnerId owner = Try(7, number);
+    std::fill_n(owner.begin() + core::kRequestBytes, core::kTryBytes - core::kRequestBytes, uint8_t{0});
+    owner[core::kTryBytes - 1] = session;
+    return owner;
+  };
+  for (const core::Want& want : {core::Want{}, core::Want{.mode = Mode::kShared}}) {
+    const auto held = Do<core::AcquireGranted>(a, Wanting(1, want));
+    for (const auto& [session, number, expected] :
+         {std::tuple(2, 1, Result::kAdopted), std::tuple(1, 9, Result::kLater), std::tuple(2, 2, Result::kAdopted),
+          std::tuple(3, 0, Result::kAdopted), std::tuple(2, 2, Result::kLater)}) {
+      const core::OwnerId owner = of_session(static_cast<uint8_t>(session), static_cast<uint8_t>(number));
+      EXPECT_EQ(Do<core::AdoptDone>(a, Adopt(1, held.token, owner, want)).result, expected) << session;
+    }
+    EXPECT_EQ(RenewAs(a, of_session(3, 0), held.token), core::RenewResult::kRenewed);
+    Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = of_session(3, 0)});
   }
 }
 

@@ -47,26 +47,45 @@ TEST_P(StoreConformanceOfPrimaries, HoldersGoOnAndHandOnWhenTheyAreConfirmed) {
   Broker before = MakeBroker(kBrokerB);  // without hold-offs
   const auto first = AskFor<core::AcquireGranted>(before, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   const auto other = AskFor<core::AcquireGranted>(before, 2, MakeAcquire(2, Lock("other"), Owner(7)));
+  const auto third = Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("third"), Owner(9)));
   Broker a = MakeBroker(With(kBrokerA, kHoldOff));
   AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(2), true));
   AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("other"), Owner(8), true));
+  Do<core::AcquireQueued>(a, MakeAcquire(0, Lock("third"), Owner(10), true));
   core::OpId op = 10;
   for (const auto& [key, owner, token, is_exclusive] :
-       {std::tuple("k", Owner(1), first.token, true), std::tuple("other", Owner(7), other.token, false)}) {
+       {std::tuple("k", Owner(1), first.token, true), std::tuple("other", Owner(7), other.token, false),
+        std::tuple("third", Owner(9), third.token, true)}) {
     const core::RenewItem item{
         .name = Lock(key), .owner = owner, .token = token, .ttl = seconds(30), .is_exclusive = is_exclusive};
     const auto renewed = AskFor<core::RenewDoneBatch>(a, op, core::StoreRenew{op, {item}});
     ++op;
     EXPECT_EQ(renewed.results, std::vector{core::RenewResult::kRenewed});
   }
-  const auto given = AskFor<core::GiveBackDone>(a, 3, core::StoreRelease{3, Lock("k"), Owner(1), first.token, {}});
+  const auto release = [](const char* key, uint8_t owner, uint64_t token, bool confirms) {
+    return core::StoreRelease{.name = Lock(key), .owner = Owner(owner), .token = token, .confirms = confirms};
+  };
+  const auto given = Do<core::GiveBackDone>(a, release("k", 1, first.token, true));
   EXPECT_EQ(NumbersOf(given.next), std::vector{2});
-  const auto freed = AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("other"), Owner(7), other.token, {}});
+  const auto freed = Do<core::GiveBackDone>(a, release("other", 7, other.token, true));
   EXPECT_TRUE(freed.was_holder);
   EXPECT_TRUE(freed.next.empty()) << "it may have been SHARED, and somebody else may have it";
+  EXPECT_TRUE(Do<core::GiveBackDone>(a, release("third", 9, third.token, false)).next.empty())
+      << "it may have been released elsewhere before";
   const auto next = AskFor<core::GiveBackDone>(a, 5, core::StoreRelease{5, Lock("k"), Owner(2), 0, {}});
   EXPECT_TRUE(next.was_holder);
   AskFor<core::AcquireHeld>(a, 6, MakeAcquire(6, Lock("k"), Owner(3)));
+}
+
+TEST_P(StoreConformanceOfPrimaries, AnAdoptionSaysWhetherTheServerMayHaveForgotten) {
+  Broker before = MakeBroker(kBrokerB);
+  const auto held = Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("k"), Owner(1)));
+  core::StoreAdopt adopt{.name = Lock("k"), .from = Owner(1), .token = held.token, .owner = Owner(2)};
+  EXPECT_FALSE(Do<core::AdoptDone>(before, adopt).held_off);
+  Broker a = MakeBroker(With(kBrokerA, kHoldOff));
+  adopt.from = Owner(2);
+  adopt.owner = Owner(3);
+  EXPECT_TRUE(Do<core::AdoptDone>(a, adopt).held_off);
 }
 
 TEST_P(StoreConformanceOfPrimariesOverTime, AFreeLockIsGrantedAfterTheHoldOff) {

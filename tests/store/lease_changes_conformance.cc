@@ -65,15 +65,31 @@ TEST_P(StoreConformance, ADowngradedHolderSharesWithTheReadersThatWaitInFront) {
   AskFor<core::AcquireQueued>(a, 3, writer);
   for (const core::OpId op : {core::OpId{4}, core::OpId{5}}) {
     const size_t heard = a.seen->inputs.size();
-    const auto done = AskFor<core::DowngradeDone>(a, op, core::StoreDowngrade{op, Lock("k"), Owner(1), held.token, {}});
+    const auto done = AskFor<core::DowngradeDone>(
+        a, op, core::StoreDowngrade{.op = op, .name = Lock("k"), .owner = Owner(1), .token = held.token, .info = {}});
     EXPECT_EQ(done.result, core::DowngradeDone::Result::kDowngraded);
     ASSERT_TRUE(AreNext(a, heard, done.next, op == 4 ? std::vector{2} : std::vector<int>{})) << "again changes nothing";
   }
   const auto view = Inspect(a, Lock("k"));
   EXPECT_EQ(view->holder_count, 2u);
   EXPECT_EQ(view->queue_length, 1u) << "the writer goes on waiting";
-  const auto strange = AskFor<core::DowngradeDone>(a, 6, core::StoreDowngrade{6, Lock("k"), Owner(9), 0, {}});
+  const auto strange = AskFor<core::DowngradeDone>(
+      a, 6, core::StoreDowngrade{.op = 6, .name = Lock("k"), .owner = Owner(9), .info = {}});
   EXPECT_EQ(strange.result, core::DowngradeDone::Result::kNotHolder);
+}
+
+TEST_P(StoreConformance, AHoldWhoseStreamIsElsewhereIsNotDowngraded) {
+  using Result = core::DowngradeDone::Result;
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  const auto held = Do<core::AcquireGranted>(a, MakeAcquire(0, Lock("k"), Owner(1)));
+  Do<core::AcquireQueued>(b, Reader(0, "k", 2, true));
+  core::StoreDowngrade downgrade{
+      .name = Lock("k"), .owner = Owner(1), .token = held.token, .info = {}, .elsewhere = true};
+  EXPECT_EQ(Do<core::DowngradeDone>(b, downgrade).result, Result::kElsewhere);
+  EXPECT_EQ(Inspect(b, Lock("k"))->holder_count, 1u);
+  Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = Owner(1), .token = held.token});
+  EXPECT_EQ(Do<core::DowngradeDone>(b, downgrade).result, Result::kNotHolder);
 }
 
 TEST_P(StoreConformance, WhoIsForcedIsToldThroughItsBrokerOrReleased) {

@@ -749,7 +749,8 @@ type AdoptLease struct {
 	// max_wait and policy have no effect.
 	Lock *LockSpec `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`
 	// As AcquireRequest.request_id; required. After an unknown outcome send the command again with the same one, through
-	// this broker or another: that takes the lease over from the first try.
+	// this broker or another: that takes the lease over from the first try. One of an earlier session
+	// (OpenSession.generation) that comes later takes nothing back: it is refused with CANCELLED.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Reentrant leases: how often it is held, 1..1000; 0 = 1. Hold i is answered under SessionCommand.id + i.
 	HoldCount     int32 `protobuf:"varint,4,opt,name=hold_count,json=holdCount,proto3" json:"hold_count,omitempty"`
@@ -820,8 +821,9 @@ type OpenSession struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Client string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // free label of the program, for ListSessions; 0..256 bytes
 	// How many sessions this client has opened before, through all brokers; not negative. Of two acquires with the same
-	// request_id, that of the session with the greater number is the later one, even when the earlier one reaches the
-	// store after it. 0 from a client that does not count: then the one that comes last is taken for the later one.
+	// request_id, or two adoptions, that of the session with the greater number is the later one, even when the earlier
+	// one reaches the store after it. 0 from a client that does not count: then the one that comes last is taken for the
+	// later one.
 	Generation    int32         `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Process       *ProcessClaim `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"` // unset: when the stream breaks, the end of the promise is waited for
 	unknownFields protoimpl.UnknownFields
@@ -880,7 +882,8 @@ func (x *OpenSession) GetProcess() *ProcessClaim {
 }
 
 // Releases a lease of this session; answered by LeaseReleased under this command's id. Either of the first two fields
-// names it.
+// names it. By acquire_id the client says, too, that it has asked nobody else to release or adopt the lease: after a
+// failover the broker may then hand the lock on at once.
 type ReleaseLease struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	AcquireId int64                  `protobuf:"varint,1,opt,name=acquire_id,json=acquireId,proto3" json:"acquire_id,omitempty"` // id of the acquire command it was granted to

@@ -75,7 +75,8 @@ type LockServiceClient interface {
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Makes an EXCLUSIVE lease SHARED in one step, without a gap. It keeps its lease_id and its token, and the readers at
 	// the head of the queue enter. Repeating the call is harmless. It works for leases of Hold and Session as well,
-	// through the broker that has them. A PERMIT lease is refused: NOT_SUPPORTED.
+	// through the broker that has their stream; any other one refuses it with NOT_SUPPORTED, because nobody would tell
+	// their client: ask on the stream, or adopt the lease first. A PERMIT lease is refused: NOT_SUPPORTED.
 	// There is no way back, because two readers that both wait to become the writer would wait for ever: release, acquire
 	// EXCLUSIVE, and look again at what the lock protects.
 	Downgrade(ctx context.Context, in *DowngradeRequest, opts ...grpc.CallOption) (*DowngradeResponse, error)
@@ -279,7 +280,8 @@ type LockServiceServer interface {
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Makes an EXCLUSIVE lease SHARED in one step, without a gap. It keeps its lease_id and its token, and the readers at
 	// the head of the queue enter. Repeating the call is harmless. It works for leases of Hold and Session as well,
-	// through the broker that has them. A PERMIT lease is refused: NOT_SUPPORTED.
+	// through the broker that has their stream; any other one refuses it with NOT_SUPPORTED, because nobody would tell
+	// their client: ask on the stream, or adopt the lease first. A PERMIT lease is refused: NOT_SUPPORTED.
 	// There is no way back, because two readers that both wait to become the writer would wait for ever: release, acquire
 	// EXCLUSIVE, and look again at what the lock protects.
 	Downgrade(context.Context, *DowngradeRequest) (*DowngradeResponse, error)

@@ -52,7 +52,7 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
     core::Acquire& acquire = all.parts[i];
     acquire.session = session();
     acquire.request = kOnly + i;
-    acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request_id) : contract::RandomOwnerId();
+    acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request_id) : contract::DetachedOwnerId();
     acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_, identity);
     parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
   }

@@ -34,6 +34,11 @@ struct Encoder {
     if (least_token != 0) return Cat("t", least_token);
     return census == nullptr ? "0" : census->ScriptArgument(owner, now);
   }
+  // What the lock's owner gives up, or makes SHARED.
+  template <typename Command>
+  std::string HoldOffOf(const Command& in) const {
+    return HoldOff(in.confirms ? in.owner : core::OwnerId{});
+  }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
   // Only where it is a shard's.
   void AddChannel(CommandBuilder& command) const {
@@ -113,7 +118,7 @@ struct Encoder {
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
-        .Arg(HoldOff(in.owner));
+        .Arg(HoldOffOf(in));
     AddChannel(command);
     return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
   }
@@ -150,7 +155,7 @@ struct Encoder {
   Encoded operator()(const core::StoreDowngrade& in) const {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(KeepMs(in.name)).Arg(Trusted());
-    command.Arg(options.broker_id).Arg(in.info).Arg(HoldOff(in.owner));
+    command.Arg(options.broker_id).Arg(in.info).Arg(in.elsewhere ? "1" : "0").Arg(HoldOffOf(in));
     AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }
@@ -193,7 +198,7 @@ struct Encoder {
     DISTLOCK_CHECK(in.readers.size() <= core::kMostUnderCover);
     CommandBuilder command = CallOnLock(lua::kSpread, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(CeilMs(in.ttl)).Arg(Cat(in.last_token));
-    command.Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id).Arg(HoldOff(in.from)).Arg(channel_tag);
+    command.Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id).Arg(HoldOff()).Arg(channel_tag);
     for (const auto& reader : in.readers) {
       command.Arg(HexOfOwner(reader.owner)).Arg(Cat(reader.token)).Arg(reader.info);
     }

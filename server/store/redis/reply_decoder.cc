@@ -179,6 +179,9 @@ std::optional<Outcome> ReadDowngrade(int64_t code, const ReplyArray& reply) {
   if (code == kMismatch && ModeOf(reply.String(2).value_or("")) && Count(reply, 3) && reply.size() == 4) {
     return core::DowngradeDone{.result = Result::kAnotherMode};
   }
+  if (code == kHeld) {
+    return reply.size() == 2 ? std::optional<Outcome>(core::DowngradeDone{.result = Result::kElsewhere}) : std::nullopt;
+  }
   auto passed_on = ReadPassedOn(reply);
   if (code != kDowngraded || !passed_on) return std::nullopt;
   return core::DowngradeDone{
@@ -202,6 +205,9 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
   if (code == kKept && reply.size() == 2) return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
   if (code == kGone || code == kNotHolder) {
     return reply.size() == 2 ? std::optional<Outcome>(core::AdoptDone{}) : std::nullopt;
+  }
+  if (code == kHeld) {
+    return reply.size() == 2 ? std::optional<Outcome>(core::AdoptDone{.result = Result::kLater}) : std::nullopt;
   }
   if (const auto mode = ModeOf(reply.String(2).value_or("")); code == kMismatch && mode && reply.size() == 4) {
     return core::AdoptDone{.result = Result::kAnotherMode, .mode = *mode};

@@ -36,6 +36,7 @@ struct Fault {
   bool clock_goes_back = false;  // the store's
   bool mild = false;             // brokers and the store survive: no lock need wait for its ttl
   bool late = false;             // a command may run after its broker has repeated it
+  bool splits = false;           // two primaries may be at work, each with some of the brokers
   bool harmless = false;         // to who is not misled by it: nothing is excused
   Where where = Where::kEverywhere;
   void (*cause)(World& world) = nullptr;

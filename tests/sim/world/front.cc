@@ -4,6 +4,7 @@
 #include "contract/adopt.h"
 #include "contract/downgrade.h"
 #include "contract/ids.h"
+#include "contract/lease_id.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
@@ -28,7 +29,7 @@ Front::Front(Env& env, Process& broker, std::string broker_id, std::function<voi
 core::OwnerId Front::NewOwner() {
   core::OwnerId owner;
   for (uint8_t& byte : owner) byte = static_cast<uint8_t>(env_.dice.Next());
-  if (core::IsRepeatable(owner) || core::IsTry(owner)) owner[0] = 0;
+  if (core::IsDetached(owner) || core::IsTry(owner)) owner[0] = 0;
   return owner;
 }
 
@@ -148,6 +149,19 @@ void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
 
 void Front::HandleRelease(Stream& stream, const v1::SessionCommand& command) {
   const auto target = static_cast<core::RequestId>(command.release().acquire_id());
+  if (target == 0) {
+    auto lease = contract::DecodeLeaseId(command.release().lease_id());
+    if (!lease) return env_.Fail("a lease id cannot be read");
+    stream.book.AddRelease(IdOf(command), 0, 0);
+    stream.answers[IdOf(command)] = Answered::kNot;
+    return post_(core::Release{.session = stream.id,
+                               .request = IdOf(command),
+                               .name = std::move(lease->name),
+                               .owner = lease->owner,
+                               .token = lease->token,
+                               .ttl = lease->ttl,
+                               .lapsed = command.release().lapsed()});
+  }
   if (!stream.book.ShardOf(target)) {
     return Push(stream, {.id = IdOf(command),
                          .event = core::Released{.outcome = core::ReleaseOutcome::kAlreadyGone, .name = {}},
@@ -183,7 +197,7 @@ void Front::HandleDowngrade(Stream& stream, const v1::SessionCommand& command) {
 
 void Front::HandleAdopt(Stream& stream, const v1::SessionCommand& command) {
   if (draining_) return Refuse(stream, IdOf(command), contract::DrainingRefusal());
-  auto checked = contract::CheckAdopt(limits_, command.adopt(), "adopt");
+  auto checked = contract::CheckAdopt(limits_, command.adopt(), stream.generation, "adopt");
   auto* adopt = std::get_if<core::Adopt>(&checked);
   if (adopt == nullptr) {
     return env_.Fail("a client adopts wrongly: " + std::get<v1::Refusal>(checked).message());
@@ -191,9 +205,9 @@ void Front::HandleAdopt(Stream& stream, const v1::SessionCommand& command) {
   adopt->session = stream.id;
   adopt->ttl = Allowed(adopt->ttl);
   adopt->request = IdOf(command);
-  // The half that is new in each try, from the world's dice.
+  // What is new in each try, from the world's dice.
   const core::OwnerId fresh = NewOwner();
-  std::copy(fresh.begin() + fresh.size() / 2, fresh.end(), adopt->owner.begin() + fresh.size() / 2);
+  std::copy(fresh.begin() + core::kTryBytes, fresh.end(), adopt->owner.begin() + core::kTryBytes);
   adopt->info = InfoOf(command.adopt().lock());
   stream.book.AddAcquire(adopt->request, adopt->name, adopt->owner, 0);
   stream.answers[adopt->request] = Answered::kNot;

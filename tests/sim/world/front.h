@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker's side of the contract: Session, Hold and WatchLock streams and the calls Acquire, Renew and Release, over
-// wires instead of gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
+// A broker's side of the contract: Session, Hold and WatchLock streams and the calls Acquire, Renew, Release and
+// Downgrade, over wires instead of gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
 //
 // It also checks that each request is answered as the contract says, independently of the clients.
 #pragma once
@@ -35,6 +35,7 @@ class Listener {
   virtual void OnGrant(const v1::Grant& /*grant*/) {}
   virtual void OnRenewed(Duration /*valid_for*/) {}
   virtual void OnReleased(core::ReleaseOutcome /*outcome*/) {}
+  virtual void OnDowngraded() {}
   virtual void OnRefused(core::RefusalReason /*reason*/) {}
   virtual void OnStatus(const grpc::Status& /*status*/) {}
 };
@@ -52,6 +53,7 @@ class Front {
   void Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id);
   void Renew(core::SessionId id, const std::string& lease_id);
   void Release(core::SessionId id, const std::string& lease_id);
+  void Downgrade(core::SessionId id, const std::string& lease_id);
 
   // Sessions and Hold streams that this life of a process has opened, those that have ended included.
   std::vector<core::SessionId> OpenedBy(const Process& client) const;
@@ -63,7 +65,7 @@ class Front {
   std::string Unanswered() const;
 
  private:
-  enum class Kind : uint8_t { kNone, kSession, kHold, kWatch, kAcquire, kRenew, kRelease };
+  enum class Kind : uint8_t { kNone, kSession, kHold, kWatch, kAcquire, kRenew, kRelease, kDowngrade };
   enum class Answered : uint8_t { kNot, kGranted, kFinally };
   struct Stream {
     core::SessionId id = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Front: Hold, WatchLock, the unary calls, and the core's events for all of them.
+#include "contract/downgrade.h"
 #include "contract/error_details.h"
 #include "contract/ids.h"
 #include "contract/lease_id.h"
@@ -55,7 +56,9 @@ void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::str
   core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/true);
   acquire.session = id;
   acquire.request = kOnly;
-  acquire.owner = request_id.empty() ? NewOwner() : contract::OwnerIdOf(acquire.name, request_id);
+  acquire.owner = NewOwner();
+  acquire.owner[0] = core::kDetachedMark;
+  if (!request_id.empty()) acquire.owner = contract::OwnerIdOf(acquire.name, request_id);
   acquire.info = InfoOf(spec);
   acquire.ttl = Allowed(acquire.ttl);
   stream.max_hold = acquire.max_hold;
@@ -98,6 +101,19 @@ void Front::Release(core::SessionId id, const std::string& lease_id) {
                       .owner = lease->owner,
                       .token = lease->token,
                       .ttl = lease->ttl});
+}
+
+void Front::Downgrade(core::SessionId id, const std::string& lease_id) {
+  Stream& stream = *streams_.at(id);
+  stream.kind = Kind::kDowngrade;
+  auto checked = contract::CheckDowngrade(limits_, 0, lease_id, "");
+  auto* downgrade = std::get_if<core::Downgrade>(&checked);
+  if (downgrade == nullptr) return env_.Fail("a lease id cannot be read");
+  downgrade->session = id;
+  downgrade->request = kOnly;
+  stream.told_core = true;
+  stream.answers[kOnly] = Answered::kNot;
+  post_(std::move(*downgrade));
 }
 
 void Front::Tell(core::Notify notify) {
@@ -156,6 +172,8 @@ void Front::TellCall(Stream& stream, const core::Event& event) {
     SendToClient(stream, [valid_for = renewed->valid_for](Listener& listener) { listener.OnRenewed(valid_for); });
   } else if (const auto* released = std::get_if<core::Released>(&event)) {
     SendToClient(stream, [outcome = released->outcome](Listener& listener) { listener.OnReleased(outcome); });
+  } else if (std::holds_alternative<core::Downgraded>(event)) {
+    SendToClient(stream, [](Listener& listener) { listener.OnDowngraded(); });
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
     SendToClient(stream, [reason = refused->reason](Listener& listener) { listener.OnRefused(reason); });
   } else {

@@ -9,7 +9,6 @@ namespace distlock::sim {
 namespace {
 
 constexpr Duration kOpenPatience = seconds(10);
-constexpr Duration kStrayPatience = seconds(2);
 constexpr size_t kRemembered = 64;
 
 }  // namespace
@@ -112,26 +111,12 @@ void SessionClient::GiveBack(Wish& wish) {
     std::erase_if(moving_, [&](const Lease& lease) { return lease.wish == wish.id; });
     return Forget(wish);
   }
+  if (session_->leases.at(*id).state == State::kHeld && AsksElsewhere()) return ReleaseElsewhere(*id, wish);
   ReleaseAtFormer(session_->leases.at(*id), /*lapsed=*/false);
   const std::string lease_id = session_->leases.at(*id).lease_id;
   Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
   if (env_.temper.strays > 0 && env_.dice.Chance(env_.temper.strays)) session_->strays[wish.id] = lease_id;
   session_->leases.erase(*id);
-}
-
-// A release or a renewal that comes when the lease has been released, through any broker: whoever has the lock by then
-// must not feel anything of it.
-void SessionClient::Stray(const std::string& lease_id) {
-  BrokerProcess* const broker = LiveBroker();
-  if (broker == nullptr) return;
-  const WirePtr wire = Wire::Connect(env_, *this, *broker);
-  const bool renews = env_.dice.Chance(0.3);
-  wire->Send(Wire::kClient, [broker, wire, renews, lease_id] {
-    Front& front = broker->front();
-    const core::SessionId call = front.Accept(wire, std::make_shared<Listener>());
-    renews ? front.Renew(call, lease_id) : front.Release(call, lease_id);
-  });
-  PostAfter(kStrayPatience, [wire] { wire->Close(Wire::kClient); });
 }
 
 void SessionClient::Release(int64_t acquire, bool lapsed, int64_t wish) {
@@ -247,7 +232,7 @@ void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
   }
   for (const auto& [id, until] : deadlines) SetDeadline(id, until);
   // A program may move its leases whenever it likes.
-  if (!leaving_ && env_.temper.moves > 0 && env_.dice.Chance(0.02) && MayRetire()) {
+  if (!leaving_ && env_.temper.moves > 0 && env_.dice.Chance(env_.temper.elsewhere > 0 ? 0.3 : 0.02) && MayRetire()) {
     MoveHome();
     Retire();
   }
@@ -287,6 +272,7 @@ void SessionClient::OnRefusal(int64_t id, const v1::Refusal& refusal) {
 void SessionClient::OnLoss(int64_t id, const v1::LeaseLost& lost) {
   const auto found = session_->leases.find(id);
   if (found == session_->leases.end()) return;
+  if (found->second.state == State::kHeld) CheckMove(lost);
   if (found->second.state == State::kHeld) return End(id, EndedWhy::kLost, static_cast<int>(lost.reason()));
   Wish* const wish = Find(found->second.wish);
   session_->leases.erase(found);

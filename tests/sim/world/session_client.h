@@ -66,6 +66,7 @@ class SessionClient : public ClientProcess {
   void Ask(Wish& wish) override;
   void GiveUp(Wish& wish) override;
   void GiveBack(Wish& wish) override;
+  void Downgrade(Wish& wish) override;
   void Vanish() override;
   bool Checks(Wish& wish) override;
   bool by_heartbeat() const override { return true; }
@@ -78,6 +79,13 @@ class SessionClient : public ClientProcess {
   void Send(Session& session, v1::SessionCommand command);
   void Release(int64_t acquire, bool lapsed, int64_t wish);
   void Stray(const std::string& lease_id);
+  bool AsksElsewhere();
+  void ReleaseElsewhere(int64_t acquire, Wish& wish);
+  void ReleaseById(const std::string& lease_id);
+  void DowngradeElsewhere(const std::string& lease_id);
+  void LeaveSoon();
+  void LosePatienceWithAdoption(int64_t id);
+  void CheckMove(const v1::LeaseLost& lost);
   void SendHeartbeat(Session& session);
   void OnResponse(const Ears* from, const v1::SessionResponse& response);
   void OnEvent(const v1::SessionEvent& event);

@@ -22,6 +22,7 @@ void SessionClient::AdoptAll() {
     command.mutable_adopt()->set_request_id(lease.request_id);
     *command.mutable_adopt()->mutable_lock() = SpecOf(*wish);
     session_->leases[command.id()] = lease;
+    LosePatienceWithAdoption(command.id());
     Send(*session_, std::move(command));
   }
 }

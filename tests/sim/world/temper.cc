@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "world/faults.h"
+#include "world/temper_elsewhere.h"
 #include "world/temper_network.h"
 #include "world/temper_servers.h"
 
@@ -346,6 +347,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   DrawNetwork(seed, temper);
   DrawLingering(seed, wishes, temper);
   DrawLookers(seed, temper);
+  if (wishes.workload == Workload::kMixed) DrawElsewhere(seed, temper);
   DrawWays(dice, temper);  // after the number of locks is drawn
   if (temper.topology == Topology::kQuorum) {
     for (Way& way : temper.ways) way.limit = 0;  // there are no permits
@@ -355,6 +357,9 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
     temper.skewed_nodes = false;
   }
   if (temper.skewed_nodes) temper.downgrade = temper.max_hold = 0;
+  temper.forgets =
+      sentinel || temper.failing_nodes || temper.hold_off || temper.topology == Topology::kQuorum ||
+      std::ranges::any_of(temper.faults, [](int fault) { return Faults()[static_cast<size_t>(fault)].forgets; });
   if (seed / 2 % 2 == 1) temper.gather = milliseconds(2);
   return temper;
 }

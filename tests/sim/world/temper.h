@@ -89,7 +89,9 @@ struct Temper {
   std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release; 0 by default
   Duration linger_pause{};        // as core::BrokerConfig has it
   double strays = 0;              // lease ids of sessions that come again, through any broker, after their release
-  Duration gather{};              // for how long brokers gather commands for one call; 0: they do not
+  // What session clients ask about a lease by its lease_id, through any broker, instead of on the stream that has it.
+  double elsewhere = 0;
+  Duration gather{};  // for how long brokers gather commands for one call; 0: they do not
   Duration validity{};
   Duration queue_slot{};
   Duration store_timeout{};  // after it a broker answers that it could not confirm a release
@@ -115,7 +117,9 @@ struct Temper {
   std::vector<int> faults;   // indices into Faults() that happen here
   bool late_timers = false;  // a process that stood still may do all that came meanwhile before its timers
   Duration longest_pause_of_brokers{};
-  bool mild = false;  // only mild faults, and nothing is slow
+  bool mild = false;                    // only mild faults, and nothing is slow
+  Duration longest_split = seconds(8);  // for which a primary that nothing guards is cut off
+  bool forgets = false;                 // the store may lose what it was told
   Duration fault_every{};
 };
 

@@ -155,7 +155,8 @@ std::unique_ptr<ClientProcess> World::MakeClient(int number) {
   }
   if (workload == Workload::kDetached) return std::make_unique<DetachedClient>(env_, number, neighbours);
   if (workload == Workload::kHold) return std::make_unique<HoldClient>(env_, number, neighbours);
-  if (dice().Chance(0.2)) return std::make_unique<SessionClient>(env_, number, neighbours);
+  if (dice().Chance(env_.temper.elsewhere > 0 ? 0.8 : 0.2))
+    return std::make_unique<SessionClient>(env_, number, neighbours);
   return std::make_unique<LibraryClient>(env_, number, neighbours);
 }
 

@@ -256,7 +256,7 @@ bool Rounds::AnswerWatch(Round& round, bool is_late) {
 
 bool Rounds::AnswerDowngrade(Round& round, bool) {
   using Result = core::DowngradeDone::Result;
-  std::array<size_t, 3> counts{};
+  std::array<size_t, 4> counts{};
   for (const auto& answer : round.answers) {
     const auto* done = answer ? std::get_if<core::DowngradeDone>(&*answer) : nullptr;
     if (done != nullptr) ++counts[static_cast<size_t>(done->result)];
@@ -272,7 +272,7 @@ bool Rounds::AnswerDowngrade(Round& round, bool) {
                                              .look = false,
                                              .next = context_.TakeGrants(downgrade.name, round.sent)});
   }
-  for (const Result result : {Result::kNotHolder, Result::kAnotherMode}) {
+  for (const Result result : {Result::kNotHolder, Result::kAnotherMode, Result::kElsewhere}) {
     if (counts[static_cast<size_t>(result)] > most_others) {
       return Answer(round, core::DowngradeDone{.result = result, .look = false, .next = {}});
     }
