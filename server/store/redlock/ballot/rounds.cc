@@ -306,12 +306,12 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   const auto& adopt = std::get<core::StoreAdopt>(round.command);
   core::AdoptDone merged;
   size_t gone = 0;
-  const core::AdoptDone* of_another_mode = nullptr;
+  const core::AdoptDone* refusal = nullptr;  // one that says more than that it is gone
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
     const auto& answer = round.answers[node];
     const auto* done = answer ? std::get_if<core::AdoptDone>(&*answer) : nullptr;
     if (done == nullptr) continue;
-    if (done->result == Result::kAnotherMode) of_another_mode = done;
+    if (done->result == Result::kAnotherMode || done->result == Result::kLater) refusal = done;
     if (done->result != Result::kAdopted) {
       gone += context_.nodes.HasCountedSince(node, round.sent);
       continue;
@@ -350,7 +350,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   // A server or two may have taken it over, with the mark of this round.
   std::string info = adopt.info;
   debts_.OweAll({.claim = {adopt.name, adopt.owner}, .marks = Marks::Of(TakePlace(info)), .life = kOfStray}, nullptr);
-  return Answer(round, of_another_mode != nullptr ? *of_another_mode : core::AdoptDone{});
+  return Answer(round, refusal != nullptr ? *refusal : core::AdoptDone{});
 }
 
 // It is held, or refused, by now.
