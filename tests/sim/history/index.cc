@@ -382,23 +382,4 @@ int64_t Index::TroubledUntil(int64_t at, int32_t but) const {
   return latest;
 }
 
-int64_t Index::DeathHeard(int32_t client, int64_t at) const {
-  int64_t heard = at;
-  for (const Trouble& trouble : troubles) {
-    const bool death = trouble.kind == FaultKind::kClientKilled && trouble.actor == client;
-    if (death && trouble.from <= at && at <= trouble.until) heard = std::max(heard, trouble.until);
-  }
-  return heard;
-}
-
-int64_t Index::BreakHeard(int32_t client, int64_t at) const {
-  int64_t heard = at;
-  for (const Trouble& trouble : troubles) {
-    const bool of_links = trouble.kind == FaultKind::kLinkReset || trouble.kind == FaultKind::kLinkSilent ||
-                          trouble.kind == FaultKind::kLinkOneWay;
-    if (of_links && trouble.actor == client && trouble.from <= at) heard = std::max(heard, trouble.until);
-  }
-  return heard;
-}
-
 }  // namespace distlock::sim

@@ -167,10 +167,6 @@ class Index {
   // The end of the last fault before `at`, with its Aftermath(); kNotSeen: there was none. Later than `at` when a fault
   // or its aftermath covers `at`. Does not count faults of the actor `but`.
   int64_t TroubledUntil(int64_t at, int32_t but = -1) const;
-  // When the peers of `client`, which died at `at`, could notice its death: a dead machine sends no RST.
-  int64_t DeathHeard(int32_t client, int64_t at) const;
-  // When the peers of `client` notice at the latest that it left at `at`: its connections may be broken or silent.
-  int64_t BreakHeard(int32_t client, int64_t at) const;
   // How long a fault may have effects after its end.
   int64_t Aftermath() const { return history.recovery_ns + history.longest_ttl_ns + history.validity_ns; }
   // The tolerance of a bound that ends at that time. Slow messages may still be in flight when all faults are healed.

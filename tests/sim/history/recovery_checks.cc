@@ -28,6 +28,27 @@ bool EndsLingering(const Index& index, int64_t from, int64_t until) {
   });
 }
 
+// When the peers of `client`, which died at `at`, could notice its death: a dead machine sends no RST.
+int64_t DeathHeard(const Index& index, int32_t client, int64_t at) {
+  int64_t heard = at;
+  for (const Trouble& trouble : index.troubles) {
+    const bool death = trouble.kind == FaultKind::kClientKilled && trouble.actor == client;
+    if (death && trouble.from <= at && at <= trouble.until) heard = std::max(heard, trouble.until);
+  }
+  return heard;
+}
+
+// When the peers of `client` notice at the latest that it left at `at`: its connections may be broken or silent.
+int64_t BreakHeard(const Index& index, int32_t client, int64_t at) {
+  int64_t heard = at;
+  for (const Trouble& trouble : index.troubles) {
+    const bool of_links = trouble.kind == FaultKind::kLinkReset || trouble.kind == FaultKind::kLinkSilent ||
+                          trouble.kind == FaultKind::kLinkOneWay;
+    if (of_links && trouble.actor == client && trouble.from <= at) heard = std::max(heard, trouble.until);
+  }
+  return heard;
+}
+
 struct Bound {
   int64_t at;
   const char* why;
@@ -103,8 +124,8 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
     // The client of a Hold sends nothing that its broker could miss.
-    const int64_t left = terms.by_heartbeat ? over : index.BreakHeard(terms.client, over);
-    const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : left;
+    const int64_t left = terms.by_heartbeat ? over : BreakHeard(index, terms.client, over);
+    const int64_t heard = tenure.why == EndedWhy::kClientDied ? DeathHeard(index, terms.client, tenure.ended) : left;
     return {std::max(over, heard) + index.history.validity_ns + terms.lock_delay_ns + slack,
             "a validity and its lock_delay after its client's end"};
   }

@@ -114,9 +114,9 @@ class RedisModel {
   void SetMaxMemory(uint64_t bytes);
   // A simple estimate: a fixed part, and the bytes of keys and values with a fixed overhead each.
   uint64_t used_memory() const;
-  // Restarts the server with its data: connections, subscriptions and scripts are gone, and it has a new run id. It does
-  // not say any more that it was a replica once, as a server that reads its append-only file. It starts when its clock
-  // is set next.
+  // Restarts the server with its data: connections, subscriptions and scripts are gone, and it has a new run id. As a
+  // server that reads its append-only file, it does not say any more that it was a replica once. It starts when its
+  // clock is set next.
   void Restart();
 
   // ---- Replication ----

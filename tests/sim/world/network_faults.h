@@ -7,8 +7,8 @@ namespace distlock::sim {
 
 class World;
 
-// The path from a broker to all servers, or from all brokers, fails over: connections that exist stall, new ones do not,
-// and what was written to the old ones arrives late.
+// The path from a broker to all servers, or from all brokers, fails over: connections that exist stall, new ones do
+// not, and what was written to the old ones arrives late.
 void MovePath(World& world);
 
 }  // namespace distlock::sim
