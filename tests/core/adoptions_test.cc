@@ -91,6 +91,9 @@ TEST(Adoptions, WhatIsGoneOrHeldOtherwiseIsRefused) {
   const auto refused = t.Event<Refused>(1, 7);
   EXPECT_EQ(refused.reason, RefusalReason::kNotSupported);
   EXPECT_NE(refused.cause.find("SHARED"), std::string::npos);
+  t.Do(Taking());
+  t.Reply(t.Take<StoreAdopt>().op, AdoptDone{.result = AdoptResult::kLater});
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kCancelled) << "a later session has taken it";
   EXPECT_EQ(t.broker.Stats().leases, 0u);
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
 }
@@ -176,14 +179,6 @@ TEST(Adoptions, AReleaseOrGoodbyeFreesAtOnce) {
   Taken left;
   left.Do(Goodbye{1});
   EXPECT_EQ(left.Take<StoreRelease>().owner, Owner(6));
-}
-
-TEST(Adoptions, OneThatALaterSessionHasTakenIsWithdrawn) {
-  OneSession t;
-  t.Do(Taking());
-  t.Reply(t.Take<StoreAdopt>().op, AdoptDone{.result = AdoptResult::kLater});
-  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kCancelled);
-  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
 }
 
 // That server may have forgotten what others did to the lease before.

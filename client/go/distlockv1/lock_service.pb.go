@@ -822,8 +822,7 @@ type OpenSession struct {
 	Client string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // free label of the program, for ListSessions; 0..256 bytes
 	// How many sessions this client has opened before, through all brokers; not negative. Of two acquires with the same
 	// request_id, or two adoptions, that of the session with the greater number is the later one, even when the earlier
-	// one reaches the store after it. 0 from a client that does not count: then the one that comes last is taken for the
-	// later one.
+	// one reaches the store after it. 0: the client does not count, and the one that comes last is the later one.
 	Generation    int32         `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Process       *ProcessClaim `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"` // unset: when the stream breaks, the end of the promise is waited for
 	unknownFields protoimpl.UnknownFields

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A broker's side of the contract: Session, Hold and WatchLock streams and the calls Acquire, Renew, Release and
-// Downgrade, over wires instead of gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
+// Downgrade, over wires instead of gRPC, with the production's validation, conversion, lease ids and outboxes. It has
+// one shard.
 //
 // It also checks that each request is answered as the contract says, independently of the clients.
 #pragma once
