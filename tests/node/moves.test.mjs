@@ -286,7 +286,8 @@ says('An acquire of the same lock and owner waits until they have arrived: it wo
   });
 
 for (const [here, there] of [['RELEASED', 'ALREADY_GONE'], ['ALREADY_GONE', 'RELEASED']]) {
-  says("Send ReleaseLease in both sessions: by the acquire's id in the former, by the adoption's in the new one.",
+  says("Send ReleaseLease in both sessions: by the acquire's id in the former, which drains, "
+       + "by the adoption's in the new one.",
     `a release during the move goes to both: ${here}, ${there}`, () => {
       const stage = new Drained();
       const [told, acquired] = [[], stage.held.id];

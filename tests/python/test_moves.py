@@ -311,7 +311,8 @@ def test_a_reentrant_acquire_waits_for_the_move():
     assert again.held
 
 
-@says("Send ReleaseLease in both sessions: by the acquire's id in the former, by the adoption's in the new one.")
+@says("Send ReleaseLease in both sessions: by the acquire's id in the former, which drains, "
+      "by the adoption's in the new one.")
 @pytest.mark.parametrize("here, there, outcome", [
     (wire.RELEASE_OUTCOME_RELEASED, wire.RELEASE_OUTCOME_ALREADY_GONE, Outcome.RELEASED),
     (wire.RELEASE_OUTCOME_ALREADY_GONE, wire.RELEASE_OUTCOME_RELEASED, Outcome.RELEASED)])
