@@ -96,9 +96,8 @@ void ReplicaSet::LosePrimary(Cause cause) {
     }
     case Cause::kCutOff:
       // Without a guard, what a primary grants while it is cut off is bounded by nothing but the time of the cut.
-      CutOffPrimary(env_.settings.guard == FailoverGuard::kNone
-                        ? env_.dice.Between(seconds(2), env_.temper.longest_split)
-                        : env_.dice.Between(seconds(2), seconds(30)));
+      CutOffPrimary(env_.settings.guard == FailoverGuard::kNone ? env_.dice.Between(seconds(2), seconds(8))
+                                                                : env_.dice.Between(seconds(2), seconds(30)));
       if (env_.settings.guard == FailoverGuard::kNone) old_lives = env_.dice.Between(Duration(0), seconds(1));
       // Somebody does not wait for the sentinels.
       if (env_.settings.guard != FailoverGuard::kNone && OldPrimaryEndsFirst(env_) && env_.dice.Chance(0.5)) {

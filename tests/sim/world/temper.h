@@ -117,9 +117,8 @@ struct Temper {
   std::vector<int> faults;   // indices into Faults() that happen here
   bool late_timers = false;  // a process that stood still may do all that came meanwhile before its timers
   Duration longest_pause_of_brokers{};
-  bool mild = false;                    // only mild faults, and nothing is slow
-  Duration longest_split = seconds(8);  // for which a primary that nothing guards is cut off
-  bool forgets = false;                 // the store may lose what it was told
+  bool mild = false;     // only mild faults, and nothing is slow
+  bool forgets = false;  // the store may lose what it was told
   Duration fault_every{};
 };
 

@@ -31,8 +31,7 @@ void DrawElsewhere(uint64_t seed, Temper& temper) {
   if (splits && fails) temper.guard = FailoverGuard::kNone;
   // Without a guard, an old primary that is cut off for longer than a lease has left lets it expire, though its holder
   // renews it at the new one.
-  if (fails) temper.ttls = {temper.guard == FailoverGuard::kNone ? seconds(10) : seconds(5)};
-  temper.longest_split = seconds(5);
+  if (fails) temper.ttls = {temper.guard == FailoverGuard::kNone ? seconds(15) : seconds(5)};
   if (!splits) return;
   if (!fails) {
     // An adoption sticks in a connection, and its client asks another broker.
@@ -50,10 +49,14 @@ void DrawElsewhere(uint64_t seed, Temper& temper) {
   const Where here = temper.topology == Topology::kSentinel ? Where::kSentinel : Where::kFailingCluster;
   AllowOnly([](const Fault& fault) { return fault.splits; }, temper);
   std::erase_if(temper.faults, [&](int fault) { return Faults()[static_cast<size_t>(fault)].where != here; });
-  temper.fault_every = seconds(10);
-  temper.busy_time = seconds(60);
+  // Before the next one the hold-off is over, and the lock is held.
+  temper.fault_every = seconds(30);
+  temper.busy_time = seconds(120);
   temper.longest_hold = seconds(8);
   temper.short_holds = 1;
+  temper.elsewhere = 0.8;
+  temper.brokers = 2;
+  temper.lingers.resize(2);
   temper.clients = 3;
   temper.locks = 1;
 }
