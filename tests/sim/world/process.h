@@ -101,7 +101,7 @@ class Process {
 
   void PostAtInstant(Instant at, Timeline::What what) {
     env_.time.At(at, [this, life = life_, what = std::move(what)]() mutable {
-      if (life != life_) return;
+      if (life != life_ || !alive_) return;
       if (running()) return what();
       inbox_.push_back({std::move(what), true});
     });

@@ -14,6 +14,8 @@ namespace {
 class Machine : public Process {
  public:
   Machine(Env& env, const std::string& name) : Process(env, Actor::Kind::kBroker, name) { Live(); }
+  void Kill() { Die(); }
+  void Start() { Live(); }
 };
 
 class WireTest : public testing::Test {
@@ -110,6 +112,18 @@ TEST(ProcessTest, WhatCameDuringAPauseMayBeDoneBeforeTheTimersThatWereDue) {
   }
   EXPECT_TRUE(std::ranges::find(orders, "timer request ") != orders.end());
   EXPECT_TRUE(std::ranges::find(orders, "request timer ") != orders.end());
+}
+
+TEST(ProcessTest, WhatIsDueWhileItIsDeadIsLost) {
+  Env env(1, false);
+  Machine machine(env, "machine");
+  std::string order;
+  machine.Kill();
+  machine.PostAfter(seconds(1), [&] { order += "lost "; });
+  env.time.Run(env.now() + seconds(2), [] { return false; });
+  machine.Start();
+  machine.Post([&] { order += "new"; });
+  EXPECT_EQ(order, "new");
 }
 
 }  // namespace
