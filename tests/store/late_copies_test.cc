@@ -227,9 +227,9 @@ class LateCopies : public testing::Test {
   }
   // All but the last type, whose commands are those of one server.
   Copies ForSeveral(const Had& had) {
-    static_assert(std::is_same_v<std::variant_alternative_t<std::variant_size_v<ballot::NodeCommand> - 1,
-                                                            ballot::NodeCommand>,
-                                 ballot::Plain>);
+    static_assert(
+        std::is_same_v<std::variant_alternative_t<std::variant_size_v<ballot::NodeCommand> - 1, ballot::NodeCommand>,
+                       ballot::Plain>);
     return CopiesForSeveral(had, std::make_index_sequence<std::variant_size_v<ballot::NodeCommand> - 1>());
   }
 
