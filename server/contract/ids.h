@@ -32,7 +32,7 @@ std::string RequestOf(std::string_view identity, std::string_view request_id);
 // Of one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
 core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation);
 
-// Of one try of an adoption: see core::Adopt::owner. New in each call.
+// The owner id of one try of an adoption: see core::Adopt::owner. New in each call.
 core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, uint32_t generation);
 
 // 16 hex digits that tell holders apart and reveal nothing of the owner id.

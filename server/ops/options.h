@@ -129,7 +129,7 @@ struct Options {
   // servers decide, of which one may forget: hold-offs are on, unless an option says otherwise.
   bool HoldsOffByDefault() const;
   absl::Duration LongestTtl() const;
-  // Of a server at one address that turns out to be replicated; zero: as before, since --max-ttl says so.
+  // The longest ttl at one address whose server turns out to be replicated; zero: as --max-ttl says.
   absl::Duration LongestTtlIfReplicated() const;
 
   // tls_client_auth, with kAuto resolved: required where there is a CA to check clients with.

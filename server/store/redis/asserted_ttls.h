@@ -32,7 +32,7 @@ class AssertedTtls {
   void Hear(const Assertion& assertion, core::Instant now);
   // The longest ttl that any lease may still have; zero: nothing was heard.
   core::Duration Longest(core::Instant now) const;
-  // What still matters, the longest ttl first.
+  // The assertions that still matter, the longest ttl first.
   std::vector<Assertion> All(core::Instant now) const;
 
   // "ttl_ms:age_ms,..." as census.lua takes and gives them; of another shape: none.

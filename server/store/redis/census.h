@@ -119,7 +119,7 @@ class Census {
 
   // By what was heard last, nobody new is granted a lock.
   bool holds_off() const { return obeys() && state_ != State::kNone; }
-  // What was heard last is too old to be trusted.
+  // The server's last answer is too old to be trusted.
   bool IsStale(core::Instant now) const { return obeys() && now - same_ > kKnowledgeLasts; }
   // Scripts are told so: nobody new is granted a lock.
   bool HoldsOff(core::Instant now) const { return holds_off() || IsStale(now); }

@@ -172,9 +172,9 @@ class ServerNode : private Link::Owner,
   // A script was refused for a key that is not here. Finds out whether every script is.
   void Suspect();
   void TellDown(const std::string& cause);
-  // Answers "not sent", later.
-  // What it says of how long leases are.
+  // Tells the census the ttl of the lease that the command writes.
   void HearTtl(const core::StoreCommand& command);
+  // Answers "not sent", later.
   void Refuse(const core::StoreCommand& command, std::string_view cause);
   void RefuseSoon(PendingQueries::Id id, absl::Status why);
   void RefuseIfReplica(PendingQueries::Id id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node knows of its server's clock, and tells of it: that it was set, and that it is slewed.
+// A node watches its server's clock, and tells when it was set, and when it is slewed.
 #include <cstdlib>
 
 #include "store/redis/preparation.h"
