@@ -68,7 +68,7 @@ local px = tonumber(ttl) + tonumber(delay)
 local me = parse_want(want)
 if h.mine and h.kind == me.kind then
   local held_info = h.kind == 'x' and info_of(h) or h.mine.info
-  if not is_named(held_info, first_mark, last_mark) then
+  if not is_named(held_info, broker, first_mark, last_mark) then
     local takes = found == h.mine.token
     local is_over = string.sub(owner, 1, 2) ~= REPEATABLE and not is_marked_later(held_info, tonumber(place))
     if not takes and not is_over then return {GRANTED, NOW, h.mine.token, h.mine.since, 'found'} end
@@ -126,7 +126,7 @@ end
 if had_place and score(had_place) ~= place then
   -- A repeat through another broker keeps the place; its own broker may move it.
   local waits = parse_waiter(owner, redis.call('HGET', WAITERS, owner))
-  if waits and waits.broker == broker and not is_named(waits.info, first_mark, last_mark) and
+  if waits and waits.broker == broker and not is_named(waits.info, broker, first_mark, last_mark) and
     is_marked_later(waits.info, place) then
     return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''})
   end

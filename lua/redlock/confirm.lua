@@ -1,19 +1,20 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Gives an owner's vote the token that all servers are to have, for a whole ttl.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token, px_ms (ttl and delay), token_keep_ms, first and last mark (of the vote, see parts/mark.lua)
+-- ARGV owner_id, token, px_ms (ttl and delay), token_keep_ms, broker_id, first and last mark (of the vote, see
+--      parts/mark.lua)
 -- {CONFIRMED, time}   {LOW, time, last token}   this server has given as much already: nothing was done
 -- {NOT_HOLDER, time}   also when its vote has another mark   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 -- include parts/values.lua
 -- include parts/mark.lua
 -- include parts/holders.lua
-local owner, token, px, keep, first_mark, last_mark = unpack(ARGV)
+local owner, token, px, keep, broker, first_mark, last_mark = unpack(ARGV)
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_own_hold(value, owner, '0')
 if bad then return bad end
 local info = h.kind == 'x' and info_of(h) or h.mine.info
-if not is_named(info, first_mark, last_mark, true) then return {NOT_HOLDER, NOW} end
+if not is_named(info, broker, first_mark, last_mark, true) then return {NOT_HOLDER, NOW} end
 local last
 last, bad = last_token(stored)
 if bad then return bad end

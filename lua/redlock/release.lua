@@ -17,8 +17,11 @@ local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHER
 -- EXCLUSIVE, too, and its broker is the caller's or hears of it.
 local held = block_ms == '0' and keep_grant ~= '1' and value and not watchers and
   string.sub(value, 1, 35) == '1;' .. owner .. ';' and string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
-local mark = held and first_mark ~= '0' and 
-  tonumber(string.match(value, '^%d+;%d+;%d+;%d+;p(%-?[1-9]%d*);', 36))
+local mark, asked_by
+if held and first_mark ~= '0' then
+  mark, asked_by = string.match(value, '^%d+;%d+;%d+;%d+;p(%-?[1-9]%d*);(%x+);', 36)
+  mark = asked_by == broker and tonumber(mark)
+end
 if held and #held <= 16 and (tonumber(held) <= tonumber(token) or
     mark and mark >= tonumber(first_mark) and mark <= tonumber(last_mark)) then
   local waiting, least = redis.pcall('ZCARD', QUEUE), string.sub(hold_off, 2)
@@ -62,7 +65,7 @@ local o = {keep = keep, trusted = trusted == '1', broker = broker, quiet = true,
   watchers = watchers}
 if h.mine and keep_grant ~= '1' then
   local info = h.kind == 'x' and info_of(h) or h.mine.info
-  if tonumber(h.mine.token) > tonumber(token) and not is_named(info, first_mark, last_mark) then
+  if tonumber(h.mine.token) > tonumber(token) and not is_named(info, broker, first_mark, last_mark) then
     return {NOT_HOLDER, NOW, h.mine.token}
   end
   if block_ms == '0' then return free(h, o) end
@@ -73,7 +76,7 @@ entry, bad = try('HGET', WAITERS, owner)
 if bad then return bad end
 local removed = 0
 local waits = parse_waiter(owner, entry)
-if waits and waits.broker == broker and is_named(waits.info, first_mark, last_mark) then
+if waits and waits.broker == broker and is_named(waits.info, broker, first_mark, last_mark) then
   removed, bad = try('ZREM', QUEUE, owner)
   if bad then return bad end
   redis.call('HDEL', WAITERS, unpack({owner, removed == 1 and request_of(owner) or nil}))

@@ -82,7 +82,8 @@ class BallotTest : public testing::Test {
     answer.place = kLate;
     answer.mode = core::Mode::kExclusive;
     answer.queue_length = 1;
-    answer.holders.push_back({.owner = OwnerOf(n), .token = kToken - 1, .ttl = seconds(30), .info = WithPlace(0, "")});
+    answer.holders.push_back(
+        {.owner = OwnerOf(n), .token = kToken - 1, .ttl = seconds(30), .info = WithMark(0, "b1", "")});
     return answer;
   }
   core::HolderView Vote(uint8_t n, uint64_t token) const {

@@ -55,6 +55,27 @@ TEST_F(BallotTest, AVoteThatMayStillBeYieldedCountsOnlyUnderALaterToken) {
   EXPECT_GT(std::get<ConfirmVote>(sent_[1].front().command).token, kToken);
 }
 
+// The vote ended before the server said that its owner waits; the notice of it comes later than that.
+TEST_F(BallotTest, ALateNoticeOfAVoteThatHasEndedIsNoNewVote) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  const core::StoreTime given = TimeOf();
+  Pass(seconds(31));
+  while (!sent_[0].empty() || !sent_[1].empty() || !sent_[2].empty()) {
+    for (NodeIndex node = 0; node < kServers; ++node) {
+      if (!sent_[node].empty()) Answer(node, Behind(3));
+    }
+  }
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(3));
+  for (const NodeIndex node : {0, 1}) {
+    core::GrantNotice late{.name = TheLock(), .owner = OwnerOf(2), .token = kToken, .since = given, .ttl = seconds(30)};
+    Step(NodeNotice{node, std::move(late), {}});
+  }
+  EXPECT_EQ(Granted(), nullptr);
+  EXPECT_EQ(Told<core::AcquireGranted>(), nullptr);
+}
+
 // The other one may hold the lock, or give it back.
 TEST_F(BallotTest, WhatAnotherCandidateOfTheOwnerHasCountsOnceItWasAskedForAsAGrant) {
   Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(core::kRepeatableMark), .ttl = seconds(30)});

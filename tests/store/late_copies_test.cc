@@ -341,5 +341,28 @@ TEST_F(LateCopies, WhatIsFoundIsNobodysToGiveBack) {
   EXPECT_EQ(Token(owner), 0u);
 }
 
+// A request is repeated at two brokers: what the first one owes, whatever places it has asked for before and after,
+// leaves alone what the second one was given.
+TEST_F(LateCopies, OfOneBrokerLeaveAloneWhatAnotherBrokerWasGiven) {
+  const OwnerId owner = OwnerOf(0xff, 1);
+  const VoteCodec other{LockOptions{.broker_id = "00000000000000b2"}};
+  const auto of_other = [&](const ballot::NodeCommand& command) {
+    Run(other.Encode(command, sim::KnownClock(), true).bytes);
+  };
+  const Marks all{kFirst, kSecond + 1000};
+  of_other(Ask(owner, kSecond));
+  const uint64_t token = Token(owner);
+  ASSERT_NE(token, 0u);
+  Vote(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = all, .least_token = kStart});
+  Vote(ballot::YieldVote{SpecOf({.owner = owner}, kFirst), token, true, kStart, all});
+  Vote(ballot::ConfirmVote{TheLock(), owner, all, token + 5, seconds(60)});
+  ballot::AskVote asks = Ask(owner, kSecond + 1000);
+  asks.marks = all;
+  Vote(asks);
+  EXPECT_EQ(Token(owner), token);
+  of_other(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(kSecond), .least_token = kStart});
+  EXPECT_EQ(Token(owner), 0u) << "its own broker may";
+}
+
 }  // namespace
 }  // namespace distlock::store

@@ -27,7 +27,8 @@ std::vector<std::string> TextsOf(const std::vector<ServerAddress>& servers) {
 }  // namespace
 
 ballot::Config RedlockStore::ConfigFor(const StoreOptions& options) {
-  return {.nodes = options.url.servers.size(),
+  return {.broker_id = options.locks.broker_id,
+          .nodes = options.url.servers.size(),
           .clock_drift_ppm = options.locks.clock_drift_ppm,
           .queue_slot = options.locks.queue_slot,
           .longest_ttl = options.locks.hold_off.kind == HoldOffOptions::Kind::kOff ? core::Duration::zero()

@@ -20,8 +20,8 @@ struct Encoder {
   int64_t SlotMs() const { return CeilMs(options.queue_slot); }
   int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
-  static std::string Info(const ballot::Spec& spec) {
-    return StoredInfo(spec.max_hold, ballot::WithPlace(spec.place, spec.info));
+  std::string Info(const ballot::Spec& spec) const {
+    return StoredInfo(spec.max_hold, ballot::WithMark(spec.place, options.broker_id, spec.info));
   }
   static std::string Least(uint64_t token) { return Cat("t", token); }
 
@@ -43,7 +43,7 @@ struct Encoder {
   VoteCodec::Encoded operator()(const ballot::ConfirmVote& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockConfirm, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(in.life)).Arg(KeepMs(in.name));
-    command.Arg(in.marks.first).Arg(in.marks.last);
+    command.Arg(options.broker_id).Arg(in.marks.first).Arg(in.marks.last);
     return {&lua::kRedlockConfirm, std::move(command).Build()};
   }
 

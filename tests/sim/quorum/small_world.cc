@@ -56,7 +56,7 @@ uint64_t Mixed(uint64_t hash, uint64_t what) { return (hash ^ (what + 0x9E3779B9
 struct SmallWorld::Broker {
   explicit Broker(size_t number)
       : options{.broker_id = "00000000000000b" + std::to_string(number)},
-        ballot({.nodes = kServers, .longest_ttl = kTtl, .seed = number + 1}),
+        ballot({.broker_id = options.broker_id, .nodes = kServers, .longest_ttl = kTtl, .seed = number + 1}),
         clock(500),
         codec(options, clock),
         votes(options) {}

@@ -54,19 +54,18 @@ void DrawNetwork(uint64_t seed, Temper& temper) {
   if (std::ranges::all_of(temper.faults, is_of_it)) return;
   Dice dice(seed ^ 0x6e6574776f726b);
   temper.late_timers = dice.Chance(0.5);
-  if (dice.Chance(0.3)) temper.longest_pause_of_brokers = seconds(60);
-  if (temper.topology == Topology::kQuorum) return;
   if (dice.Chance(0.4)) {
     temper.late_bytes = dice.Pick<double>({0.3, 1});
     temper.longest_late = dice.Pick<Duration>({milliseconds(500), seconds(3), seconds(20)});
   }
+  if (dice.Chance(0.3)) temper.longest_pause_of_brokers = seconds(60);
   for (size_t i = 0; i < all.size(); ++i) {
     const bool may = all[i].where == Where::kPaths || (all[i].where == Where::kReturns && temper.failing_nodes);
     if (!may || !dice.Chance(0.4)) continue;
     temper.faults.insert(temper.faults.end(), 1 + dice.Pick<size_t>({0, 1, 2}), static_cast<int>(i));
   }
   if (temper.failing_nodes && dice.Chance(0.3)) return MakeReturning(dice, temper);
-  if (dice.Chance(0.1)) MakeStalling(dice, temper);
+  if (dice.Chance(temper.topology == Topology::kQuorum ? 0.25 : 0.1)) MakeStalling(dice, temper);
 }
 
 void AllowOnly(bool (*these)(const Fault&), Temper& temper) {

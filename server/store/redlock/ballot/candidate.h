@@ -26,7 +26,6 @@ struct Stand {
   uint64_t token = 0;       // of its vote; 0: it has none, as far as is known
   Instant from{};           // the vote's life began no earlier
   bool is_fresh = false;    // the server counted when the vote was given, or confirmed
-  Instant asked_from{};     // it was asked for its vote then for the first time
   bool queued = false;      // it has a place there
   Instant waits_from{};     // it was sent something then that was answered: it waits. A later vote began no earlier
   uint64_t raised = 0;      // greatest token sent to confirm its vote: it may be under that by now, answered or not

@@ -177,8 +177,9 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
   if (vote.token <= std::max(stand.yielded, stand.token)) return;
   stand.token = vote.token;
   stand.from = std::max(from.value_or(stand.waits_from), stand.waits_from);
-  // A notice may be of a vote that the same owner had before, and that was given back since. Confirming tells.
-  const bool is_new = from || context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from;
+  // A notice may be of a vote that the same owner had before, and that has ended since, or was given back: the server
+  // said later that the owner waits. Confirming tells.
+  const bool is_new = from || context_.nodes.Earliest(node, vote.since, context_.now) >= stand.waits_from;
   stand.is_fresh = is_new && vote.token > stand.leaving && context_.nodes.HasCountedSince(node, stand.from);
   stand.since = vote.since;
   stand.held_for = Duration::zero();

@@ -39,7 +39,8 @@ void Rounds::Begin(core::OpId op, core::StoreCommand&& command) {
   round.patience = context_.now + context_.Trips(kPatienceTrips);
   round.silence = context_.now + std::max(context_.config.node_timeout, context_.Trips(kPatienceTrips));
   if (auto* adopt = std::get_if<core::StoreAdopt>(&round.command)) {
-    adopt->info = WithPlace(context_.nodes.NextPlace(context_.now, core::IsPreferred(adopt->want)), adopt->info);
+    const Place place = context_.nodes.NextPlace(context_.now, core::IsPreferred(adopt->want));
+    adopt->info = WithMark(place, context_.config.broker_id, adopt->info);
   }
   const bool one_by_one = std::holds_alternative<core::StoreForce>(round.command);
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
