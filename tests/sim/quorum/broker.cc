@@ -13,14 +13,29 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using State = Request::State;
 
+std::string BrokerId(int number) {
+  std::string id = "00000000000000b0";
+  id.back() = static_cast<char>('0' + number);
+  return id;
+}
+
+ballot::Config WithBrokerId(ballot::Config config, int number) {
+  config.broker_id = BrokerId(number);
+  return config;
+}
+
 }  // namespace
 
 Broker::Broker(Course& course, Dice& dice, const Weather& weather, const std::vector<std::unique_ptr<Server>>& servers,
                const Setting& setting, Judge* judge)
-    : course_(course), dice_(dice), setting_(setting), judge_(judge), ballot_(setting.config) {
+    : course_(course),
+      dice_(dice),
+      setting_(setting),
+      judge_(judge),
+      ballot_(WithBrokerId(setting.config, setting.number)) {
   for (size_t node = 0; node < servers.size(); ++node) {
     wires_.push_back(std::make_unique<Wire>(course, dice, weather, *servers[node], setting.number * 100 + 1, node,
-                                            store::LockOptions{.broker_id = setting.config.broker_id},
+                                            store::LockOptions{.broker_id = BrokerId(setting.number)},
                                             static_cast<Wire::Owner*>(this)));
   }
 }

@@ -24,12 +24,6 @@ constexpr Duration kClockLook = seconds(1);  // a broker looks at each server's 
 constexpr uint64_t kMostCommands = 2000;
 constexpr uint64_t kCountEach = 4096;  // events
 
-std::string BrokerId(int number) {
-  std::string id = "00000000000000b0";
-  id.back() = static_cast<char>('0' + number);
-  return id;
-}
-
 bool Conflict(const core::Want& a, const core::Want& b) {
   return a.mode == core::Mode::kExclusive || b.mode == core::Mode::kExclusive;
 }
@@ -133,10 +127,7 @@ void World::Draw() {
   }
   for (int i = 0; i < brokers; ++i) {
     Broker::Setting setting{.number = i,
-                            .config = {.broker_id = BrokerId(i),
-                                       .nodes = nodes,
-                                       .longest_ttl = ttl_,
-                                       .seed = dice_.Next()},
+                            .config = {.nodes = nodes, .longest_ttl = ttl_, .seed = dice_.Next()},
                             .clock = {.rate = (static_cast<double>(dice_.Roll(200)) - 100) * 1e-6,
                                       .offset = dice_.Between(Duration(0), std::chrono::hours(1))}};
     brokers_.push_back(std::make_unique<Broker>(course_, dice_, weather_, servers_, setting, this));

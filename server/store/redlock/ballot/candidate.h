@@ -23,18 +23,20 @@ struct Stand {
   // What the present round has heard of it. kNothing: it was not asked. kRefused: an error that asking again repeats.
   enum class Answer : uint8_t { kNothing, kAsked, kVoted, kNotVoted, kLate, kFailed, kRefused };
 
-  uint64_t token = 0;       // of its vote; 0: it has none, as far as is known
-  Instant from{};           // the vote's life began no earlier
-  bool is_fresh = false;    // the server counted when the vote was given, or confirmed
-  bool queued = false;      // it has a place there
-  Instant waits_from{};     // it was sent something then that was answered: it waits. A later vote began no earlier
-  uint64_t raised = 0;      // greatest token sent to confirm its vote: it may be under that by now, answered or not
-  uint64_t yielded = 0;     // the vote under this token was given back: no earlier one counts either
-  uint64_t leaving = 0;     // so it was, or will be: a vote under this token or an earlier one is to be confirmed
-  core::StoreTime since;    // of its vote, by the server's clock
-  Duration held_for{};      // of its vote, when the server last told of it
-  uint64_t found = 0;       // the present round has found another candidate's hold there, under this token
-  Instant may_run_until{};  // what was sent over a connection that broke may run until then
+  uint64_t token = 0;        // of its vote; 0: it has none, as far as is known
+  Instant from{};            // the vote's life began no earlier
+  bool is_fresh = false;     // the server counted when the vote was given, or confirmed
+  Instant asked_from{};      // it was asked for its vote then for the first time
+  bool queued = false;       // it has a place there
+  core::StoreTime waits_at;  // when the server last answered that it waits, by the server's clock
+  Instant waits_from{};      // it was sent something then that was answered: it waits. A later vote began no earlier
+  uint64_t raised = 0;       // greatest token sent to confirm its vote: it may be under that by now, answered or not
+  uint64_t yielded = 0;      // the vote under this token was given back: no earlier one counts either
+  uint64_t leaving = 0;      // so it was, or will be: a vote under this token or an earlier one is to be confirmed
+  core::StoreTime since;     // of its vote, by the server's clock
+  Duration held_for{};       // of its vote, when the server last told of it
+  uint64_t found = 0;        // the present round has found another candidate's hold there, under this token
+  Instant may_run_until{};   // what was sent over a connection that broke may run until then
 
   Answer answer = Answer::kNothing;
   bool shares = false;  // its holders are SHARED

@@ -125,7 +125,10 @@ bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& an
   // A notice of a vote that was given after this answer may have overtaken it.
   if (stand.since.us <= time.us) stand.token = 0;
   stand.queued = answer.queued && stand.token == 0;
-  if (answer.queued) stand.waits_from = std::max(stand.waits_from, sent.at);
+  if (answer.queued) {
+    stand.waits_from = std::max(stand.waits_from, sent.at);
+    stand.waits_at.us = std::max(stand.waits_at.us, time.us);
+  }
   if (sent.id == candidate.round) {
     stand.answer = stand.token == 0 ? StandAnswer::kNotVoted : StandAnswer::kVoted;
     stand.shares = answer.mode == core::Mode::kShared;
@@ -179,7 +182,8 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
   stand.from = std::max(from.value_or(stand.waits_from), stand.waits_from);
   // A notice may be of a vote that the same owner had before, and that has ended since, or was given back: the server
   // said later that the owner waits. Confirming tells.
-  const bool is_new = from || context_.nodes.Earliest(node, vote.since, context_.now) >= stand.waits_from;
+  const bool is_new = from || (vote.since.us >= stand.waits_at.us &&
+                               context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from);
   stand.is_fresh = is_new && vote.token > stand.leaving && context_.nodes.HasCountedSince(node, stand.from);
   stand.since = vote.since;
   stand.held_for = Duration::zero();

@@ -100,7 +100,7 @@ void Candidates::SendAsk(Candidate& candidate, NodeIndex node, uint64_t found) {
   const Instant run_before =
       std::min(context_.now + kVoteAttempt, candidate.questions.empty() ? core::kNever : candidate.run_before);
   stand.answer = StandAnswer::kAsked;
-  if (stand.waits_from == Instant{}) stand.waits_from = context_.now;
+  if (stand.asked_from == Instant{}) stand.asked_from = stand.waits_from = context_.now;
   context_.Send({.by = Sent::By::kVote,
                  .node = node,
                  .run_before = run_before,
