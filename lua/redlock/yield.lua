@@ -22,7 +22,9 @@ if not bad then _, bad = try('ZCARD', QUEUE) end
 if not bad then _, bad = try('HLEN', WAITERS) end
 if bad then return bad end
 if not h.mine or h.mine.token ~= token or
-  not is_named(h.kind == 'x' and info_of(h) or h.mine.info, broker, first_mark, last_mark) then return {NOT_HOLDER, NOW} end
+  not is_named(h.kind == 'x' and info_of(h) or h.mine.info, broker, first_mark, last_mark) then
+  return {NOT_HOLDER, NOW}
+end
 local since, floor = h.mine.since, tonumber(h.mine.token)
 leave(h)
 redis.call('ZADD', QUEUE, place, owner)
