@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -39,6 +40,7 @@ struct HoldOffOptions {
   bool can_fail_over = false;  // a replica may be made the primary
   // How long a primary that was replaced may go on granting when nothing else ends that.
   core::Duration unguarded = std::chrono::seconds(12);
+  std::optional<core::Duration> node_timeout;  // of a Cluster, which `unguarded` follows from, if it is known
 };
 
 // How the store keeps locks and queues.

@@ -106,6 +106,16 @@ def test_an_append_only_file_that_lags_behind_is_warned_of(world):
     assert "appendfsync" not in world.distlockd(durable.url, name="durably").log()
 
 
+def test_leases_that_an_old_primary_behind_one_address_outlasts_are_warned_of(world):
+    primary = world.redis("primary", tcp=True, args=("--min-replicas-to-write", "1"))
+    world.redis("replica", tcp=True, args=("--replicaof", "127.0.0.1", primary.port))
+    eventually(lambda: "connected_slaves:1" in primary.command("INFO", "replication"), "the replica")
+    daemon = world.distlockd(primary.url, "--store-nodes", "2", "--default-ttl", "17s", "--wait-for-store")
+    eventually(lambda: "leases of 17000 ms may be held twice" in daemon.log(), "the warning")
+    assert "run CONFIG SET min-replicas-max-lag 9 on each server, or use a --default-ttl of at least 18000 ms" in \
+        daemon.log()
+
+
 def test_an_address_with_a_replica_behind_it_is_one_that_fails_over(world):
     """A managed Redis: one address, and a failover behind it that nobody announces."""
     primary = world.redis("primary", tcp=True)

@@ -167,6 +167,21 @@ def test_leases_that_do_not_survive_a_failover_are_warned_of(world, servers):
     assert "leases of 15000 ms do not survive a failover here: down-after-milliseconds is 30000 ms" in broker.log()
 
 
+def test_leases_that_an_old_primary_outlasts_are_warned_of(world):
+    servers = SentinelSet(world, server_args=("--min-replicas-to-write", "1"))  # and the server's own max-lag
+    short = world.distlockd(servers.url, name="short")
+    eventually(lambda: "leases of 15000 ms may be held twice when a primary is cut off: min-replicas-max-lag is 10 s"
+               in short.log(), "the warning")
+    assert "run CONFIG SET min-replicas-max-lag 8 on each server, or use a --default-ttl of at least 18000 ms" in \
+        short.log()
+    for server in servers.servers:
+        server.command("CONFIG", "SET", "min-replicas-max-lag", 8)
+    long = world.distlockd(servers.url, name="long")
+    eventually(lambda: [n.guard for n in world.client(long.url).status().store_nodes] == ["min-replicas-to-write"],
+               "the guard")
+    assert "may be held twice" not in long.log()
+
+
 # ---- Users, passwords, TLS ----
 
 def test_the_log_in_at_the_sentinels_is_apart_from_the_stores(world, listen):

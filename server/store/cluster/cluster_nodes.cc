@@ -138,6 +138,7 @@ StoreOptions ClusterNodes::OptionsOf(NodeNumber number) {
   options.url.address = map_.nodes()[number]->address;
   options.seed = (options_.seed + 1) * kSeedStep + number;
   options.locks.hold_off.unguarded = node_timeout_.value_or(kUsualNodeTimeout) * 3 / 2 + kTurn;
+  options.locks.hold_off.node_timeout = node_timeout_;
   options.on_warning = [this](const std::string& text) { Warn(text); };
   if (options_.on_node_status) {
     options.on_node_status = [this, number](const NodeStatus& status) { TellStatus(number, status); };

@@ -64,11 +64,12 @@ void Census::Judge() {
   // What a promoted server sees may not be all there is: the others join it later.
   const bool all_known = !can_fail_over || options_.nodes > 0 || told_servers_;
   needs_replicas_ = all_known && IsMajority(wait_replicas_, servers_);
+  const bool refuses = facts_.max_lag > Duration::zero();  // 0 turns min-replicas off
   if (servers_ == 1 && !can_fail_over) {
     guard_ = Guard::kAlone;
   } else if (needs_replicas_) {
     guard_ = Guard::kConfirmed;
-  } else if (all_known && IsMajority(facts_.min_replicas, servers_)) {
+  } else if (all_known && refuses && IsMajority(facts_.min_replicas, servers_)) {
     guard_ = Guard::kMinReplicas;
   } else {
     guard_ = Guard::kNone;
@@ -87,17 +88,42 @@ Census::CompleteIf Census::complete_if() const {
 Duration Census::HoldOff(Instant now) const {
   if (options_.kind == HoldOffOptions::Kind::kFixed) return options_.fixed;
   const Duration longest = std::max(longest_ttl(), ttls_->Longest(now));
+  return longest + OldPrimaryGoesOn();
+}
+
+Duration Census::OldPrimaryGoesOn() const {
   switch (guard_) {
     case Guard::kNothingForgotten:
     case Guard::kAlone:
     case Guard::kConfirmed:
       break;
     case Guard::kMinReplicas:
-      return longest + facts_.max_lag + kLagIsNoticed;
+      return facts_.max_lag + kLagIsNoticed;
     case Guard::kNone:
-      return longest + options_.unguarded;
+      return options_.unguarded;
   }
-  return longest;
+  return Duration::zero();
+}
+
+std::string Census::WarningOfShortLeases(Duration usual_ttl) const {
+  const bool is_known = guard_ == Guard::kMinReplicas || (guard_ == Guard::kNone && options_.node_timeout);
+  const Duration goes_on = OldPrimaryGoesOn();
+  // A lease has that much left when a renewal is due.
+  const Duration has_left = usual_ttl * 2 / 3;
+  if (!obeys() || !is_known || goes_on <= has_left) return "";
+  const auto ms = [](Duration time) { return Cat(std::chrono::ceil<std::chrono::milliseconds>(time).count(), " ms"); };
+  const std::string longer = Cat("use a --default-ttl of at least ", ms(goes_on * 3 / 2));
+  const std::string twice = Cat("leases of ", ms(usual_ttl), " may be held twice when a primary is cut off");
+  const std::string too_long = Cat(ms(goes_on), " more, and two thirds of --default-ttl are only ", ms(has_left), "; ");
+  if (guard_ == Guard::kNone) {
+    return Cat(twice, " and replaced by hand (CLUSTER FAILOVER FORCE or TAKEOVER): cluster-node-timeout is ",
+               ms(*options_.node_timeout), ", so it grants for up to ", too_long, longer,
+               ", or lower cluster-node-timeout");
+  }
+  const auto lag = std::chrono::floor<std::chrono::seconds>(has_left - kLagIsNoticed).count();
+  const std::string sooner = Cat("run CONFIG SET min-replicas-max-lag ", lag, " on each server, or ");
+  return Cat(twice, ": min-replicas-max-lag is ", std::chrono::floor<std::chrono::seconds>(facts_.max_lag).count(),
+             " s, so it grants for up to ", too_long, lag > 0 ? sooner : "", longer);
 }
 
 Census::Request Census::Next(Instant now) const {

@@ -128,6 +128,10 @@ class Census {
   bool Confirms(const core::OwnerId& owner) const { return confirmed_.contains(owner); }
 
   Guard guard() const;
+  // For the log: leases of this length may run out at an old primary that goes on, and be given to somebody else there,
+  // while their holders renew them at the new one, since renewals know no hold-off. "": they outlast it, or for how
+  // long it goes on is a guess.
+  std::string WarningOfShortLeases(core::Duration usual_ttl) const;
   // Zero without a hold-off, Duration::max() while its end is not known.
   core::Duration Left(core::StoreTime now) const;
   // The end by the server's clock; us = 0: there is no hold-off, or its end is not known.
@@ -135,6 +139,9 @@ class Census {
 
  private:
   enum class State { kNone, kOpen, kCounted };
+
+  // How long a primary that was replaced may go on granting.
+  core::Duration OldPrimaryGoesOn() const;
 
   void Judge();
   CompleteIf complete_if() const;

@@ -71,6 +71,7 @@ CensusRound::CensusRound(CommandSender* sender, ScriptCaller* scripts, const std
       timers_(timers),
       wait_replicas_(options.wait_replicas),
       wait_timeout_(options.wait_timeout),
+      usual_ttl_(options.usual_ttl),
       warns_of_ttl_(options.locks.hold_off.longest_ttl_if_replicated == core::Duration::zero()),
       marker_(Keys(options.locks.key_prefix).Marker()),
       heartbeat_(Keys(options.locks.key_prefix).Heartbeat()),
@@ -182,6 +183,8 @@ void CensusRound::Judge() {
         "a failover may give a lock to a second holder while the primary that was cut off goes on: nothing makes most "
         "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write");
   }
+  const std::string too_short = census_.WarningOfShortLeases(usual_ttl_);
+  if (!too_short.empty()) Warn(too_short);
   Count();
 }
 

@@ -105,6 +105,7 @@ class CensusRound {
   const std::shared_ptr<Timers> timers_;
   const int wait_replicas_;
   const core::Duration wait_timeout_;
+  const core::Duration usual_ttl_;
   const bool warns_of_ttl_;  // the longest ttl stays what it is when the server turns out to be replicated
 
   std::string marker_;
