@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The store of a Cluster in virtual time: its connections, its channels, and nodes that are not fit.
+#include <algorithm>
+
 #include "played_cluster.h"
 #include "store/redis/error_class.h"
 
@@ -228,6 +230,16 @@ TEST_F(ClusterStoreTest, WarnsOnceOfLeasesThatNoFailoverSparesAndOfFullCoverage)
   ASSERT_EQ(warnings_.size(), 2u);
   EXPECT_NE(warnings_[0].find("set --default-ttl to at least 18000 ms"), std::string::npos) << warnings_[0];
   EXPECT_NE(warnings_[1].find("cluster-require-full-coverage is yes"), std::string::npos) << warnings_[1];
+}
+
+TEST_F(ClusterStoreTest, WarnsOnceOfLeasesThatAReplacementByHandOutruns) {
+  node_timeout_ = "10000";
+  const HoldOffOptions hold_off{.kind = HoldOffOptions::Kind::kAuto, .longest_ttl = seconds(30), .can_fail_over = true};
+  Make(hold_off);
+  Pass(seconds(30));
+  const auto is_it = [](const std::string& one) { return Contains(one, "CLUSTER FAILOVER FORCE"); };
+  ASSERT_EQ(std::ranges::count_if(warnings_, is_it), 1);
+  EXPECT_TRUE(Contains(*std::ranges::find_if(warnings_, is_it), "use a --default-ttl of at least 24000 ms"));
 }
 
 }  // namespace
