@@ -5,7 +5,8 @@
 --      info, and the tag of the brokers' channels if those are a shard's
 -- {ADOPTED, time, since_us, ttl_ms, delay_ms, max_hold_ms (0: none)}   also when an owner_id with the same first half
 --      as the new one has it: an earlier try of the same request
--- {HELD, time}   such a try has it, of a later session of the client; nothing was done
+-- {HELD, time}   such a try has it, of a later session of the client, or a later one of the same session; nothing was
+--      done
 -- {MISMATCH, time, kind, limit}   it is held otherwise than `want`
 -- {KEPT, time}   its broker, which has been told, may keep the lock: ask again; nothing was done
 -- {NOT_HOLDER, time}   {GONE, time}   {LATE, time}   {FOREIGN, time, key, type or "shape"}
@@ -22,12 +23,19 @@ if not h.kind then return {GONE, NOW} end
 local function may_take(holder)
   return holder.token == token and (holder.owner == from or string.sub(holder.owner, 1, 16) == string.sub(owner, 1, 16))
 end
+-- Whether a try of the same request came after `owner`. Those of one session share another four digits behind its
+-- number, and the last four count them, from anywhere on and around.
+local function is_later_try(other)
+  if string.sub(other, 1, 28) ~= string.sub(owner, 1, 28) then return is_later(other, owner) end
+  local ahead = (tonumber(string.sub(other, 29), 16) - tonumber(string.sub(owner, 29), 16)) % 65536
+  return ahead > 0 and ahead < 32768
+end
 local held
 for _, holder in ipairs(h.kind == 'x' and {h} or h.mine and {h.mine} or read_slots(h)) do
   if may_take(holder) then held = holder end
 end
 if not held then return {NOT_HOLDER, NOW} end
-if held.owner ~= from and is_later(held.owner, owner) then return {HELD, NOW} end
+if held.owner ~= from and is_later_try(held.owner) then return {HELD, NOW} end
 local kept = h.kind == 'x' and settle(h, nil, channel)
 if kept then return kept end
 local as = parse_want(want)

@@ -17,7 +17,7 @@ constexpr uint32_t kMostHolds = 1000;
 }  // namespace
 
 std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1::AdoptLease& wanted,
-                                                  uint32_t generation, std::string_view path,
+                                                  const AdoptionTry& of, std::string_view path,
                                                   std::string_view identity) {
   const auto at = [&](std::string_view field) { return absl::StrCat(std::string(path), ".", std::string(field)); };
   Validator check(limits);
@@ -32,7 +32,7 @@ std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1
   return core::Adopt{.name = std::move(lease.name),
                      .from = lease.owner,
                      .token = lease.token,
-                     .owner = OwnerIdOfAdoption(terms.name, RequestOf(identity, wanted.request_id()), generation),
+                     .owner = OwnerIdOfAdoption(terms.name, RequestOf(identity, wanted.request_id()), of),
                      .ttl = lease.ttl,
                      .want = terms.want,
                      .max_hold = terms.max_hold,

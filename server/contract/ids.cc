@@ -30,13 +30,16 @@ core::OwnerId Derived(std::string_view purpose, const core::LockName& name, std:
   return owner;
 }
 
+// The four bytes from `at` on.
+void PutNumber(core::OwnerId& owner, size_t at, uint32_t number) {
+  for (size_t i = at + 4; i-- > at; number >>= 8) owner[i] = static_cast<uint8_t>(number);
+}
+
 // What the request has, the number of the client's session, and random bytes.
 core::OwnerId OneTry(const core::OwnerId& request, uint32_t generation) {
   core::OwnerId owner = RandomOwnerId();
   std::copy_n(request.begin(), core::kRequestBytes, owner.begin());
-  for (size_t i = core::kTryBytes; i-- > core::kRequestBytes; generation >>= 8) {
-    owner[i] = static_cast<uint8_t>(generation);
-  }
+  PutNumber(owner, core::kRequestBytes, generation);
   return owner;
 }
 
@@ -87,8 +90,15 @@ core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_
   return owner;
 }
 
-core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, uint32_t generation) {
-  core::OwnerId owner = OneTry(Derived("distlock adoption v1", name, request_id), generation);
+AdoptionTries::AdoptionTries() : last_(0) {
+  const core::OwnerId random = RandomOwnerId();
+  std::memcpy(&last_, random.data() + core::kTryBytes, sizeof last_);
+}
+
+core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, const AdoptionTry& of) {
+  core::OwnerId owner = Derived("distlock adoption v1", name, request_id);
+  PutNumber(owner, core::kRequestBytes, of.generation);
+  PutNumber(owner, core::kTryBytes, of.number);
   if (core::IsDetached(owner) || core::IsTry(owner)) owner[0] = 0;
   return owner;
 }

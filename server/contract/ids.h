@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ids of owners and brokers. An owner id is the secret that proves ownership in the store; a holder id is its public
-// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, OwnerIdOfAdoption and RandomHex; any thread.
+// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, RandomHex and AdoptionTries(); any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -32,8 +33,28 @@ std::string RequestOf(std::string_view identity, std::string_view request_id);
 // Of one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
 core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation);
 
-// The owner id of one try of an adoption: see core::Adopt::owner. New in each call.
-core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, uint32_t generation);
+// One try of an adoption.
+struct AdoptionTry {
+  uint32_t generation = 0;  // OpenSession's
+  uint32_t number = 0;      // of AdoptionTries
+};
+
+// Numbers the adoptions that one session asks for, in their order. One thread at a time.
+class AdoptionTries {
+ public:
+  AdoptionTries();
+  explicit AdoptionTries(uint32_t random) : last_(random) {}
+
+  // The upper half stays: it tells apart the sessions of a client that does not count them. The lower half counts, from
+  // anywhere on and around, so that two sessions hardly ever have a number in common.
+  uint32_t Next() { return last_ = (last_ & 0xffff0000) | ((last_ + 1) & 0xffff); }
+
+ private:
+  uint32_t last_;
+};
+
+// The owner id of one try of an adoption: see core::Adopt::owner.
+core::OwnerId OwnerIdOfAdoption(const core::LockName& name, std::string_view request_id, const AdoptionTry& of);
 
 // 16 hex digits that tell holders apart and reveal nothing of the owner id.
 std::string HolderIdOf(const core::OwnerId& owner);

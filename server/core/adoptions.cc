@@ -121,7 +121,7 @@ void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
     case AdoptDone::Result::kGone:
       return Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
     case AdoptDone::Result::kLater:
-      return Refuse(*call, RefusalReason::kCancelled, "a later session has asked with the same request_id, and has it");
+      return Refuse(*call, RefusalReason::kCancelled, "a later try with the same request_id has it");
     case AdoptDone::Result::kAnotherMode:
       return Refuse(*call, RefusalReason::kNotSupported,
                     std::string("it is held ") + NameOf(done->mode) + "; adopt it as it is held");

@@ -102,9 +102,10 @@ struct Adopt {
   LockName name;
   OwnerId from{};      // who has it
   uint64_t token = 0;  // its grant; not 0
-  // Who takes it: new in each try, but with a first half that all tries of the request share, and behind it the number
-  // of the client's session, as in IsTry. Then a repeat takes it from the try before, a try of an earlier session that
-  // is late takes nothing back, and what ends that try's session later does not touch it.
+  // Who takes it: new in each try, but with a first half that all tries of the request share. Behind it are the number
+  // of the client's session, as in IsTry, two bytes of the session's own, and two that count its adoptions. Then a
+  // repeat takes it from the try before, an earlier try that is late takes nothing back, and what ends that try or its
+  // session later does not touch it.
   OwnerId owner{};
   Duration ttl{};  // the lease's, as its id says
   Want want;       // how it is held

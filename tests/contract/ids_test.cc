@@ -58,14 +58,34 @@ TEST(Ids, TriesOfARequestShareHalfAnOwner) {
 TEST(Ids, TriesOfAnAdoptionShareHalfAnOwnerAndAreNumbered) {
   const auto a = core::LockName::Encode("n", "a");
   const auto half = [](const core::OwnerId& owner) { return std::vector(owner.begin(), owner.begin() + 8); };
-  const core::OwnerId first = OwnerIdOfAdoption(a, "0123456789abcdef", 0x1ff);
-  const core::OwnerId second = OwnerIdOfAdoption(a, "0123456789abcdef", 0x1ff);
-  const core::OwnerId later = OwnerIdOfAdoption(a, "0123456789abcdef", 0x200);
+  AdoptionTries tries, others;
+  const core::OwnerId first = OwnerIdOfAdoption(a, "0123456789abcdef", {0x1ff, tries.Next()});
+  const core::OwnerId second = OwnerIdOfAdoption(a, "0123456789abcdef", {0x1ff, tries.Next()});
+  const core::OwnerId later = OwnerIdOfAdoption(a, "0123456789abcdef", {0x200, others.Next()});
   EXPECT_NE(first, second);
   EXPECT_EQ(half(first), half(later));
-  EXPECT_NE(half(first), half(OwnerIdOfAdoption(a, "0123456789abcdeg", 0x1ff)));
+  EXPECT_NE(half(first), half(OwnerIdOfAdoption(a, "0123456789abcdeg", {0x1ff, tries.Next()})));
   EXPECT_LT(std::max(first, second), later);
   EXPECT_FALSE(core::IsTry(first) || core::IsDetached(first)) << "a stream has it, and it has no place";
+}
+
+// As lua/single/adopt.lua compares them.
+TEST(Ids, TheAdoptionsOfASessionAreCountedBehindItsMark) {
+  const auto a = core::LockName::Encode("n", "a");
+  for (const uint32_t begin : {0u, 0xc0defffeu, 0xffffffffu}) {
+    AdoptionTries tries(begin);
+    uint32_t last = begin;
+    for (int i = 0; i < 3; ++i) {
+      const core::OwnerId owner = OwnerIdOfAdoption(a, "0123456789abcdef", {7, tries.Next()});
+      const uint32_t mark = owner[12] * 256u + owner[13];
+      const uint32_t count = owner[14] * 256u + owner[15];
+      EXPECT_EQ(mark, begin >> 16);
+      EXPECT_EQ(count, (last + 1) % 65536);
+      last = count;
+    }
+  }
+  AdoptionTries mine, others;
+  EXPECT_NE(mine.Next(), others.Next()) << "a client that does not count its sessions adopts in each of them";
 }
 
 TEST(Ids, HolderIdIsTheHeadOfTheDigest) {

@@ -93,7 +93,7 @@ TEST(Adoptions, WhatIsGoneOrHeldOtherwiseIsRefused) {
   EXPECT_NE(refused.cause.find("SHARED"), std::string::npos);
   t.Do(Taking());
   t.Reply(t.Take<StoreAdopt>().op, AdoptDone{.result = AdoptResult::kLater});
-  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kCancelled) << "a later session has taken it";
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kCancelled) << "a later try has taken it";
   EXPECT_EQ(t.broker.Stats().leases, 0u);
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
 }

@@ -6,8 +6,8 @@ import pytest
 from lock import ADOPTED, HELD, NOT_HOLDER, RENEWED, owner
 
 
-def attempt(session, number, request="ab" * 8):
-    return f"{request}{session:08x}{number:08x}"
+def attempt(session, number, request="ab" * 8, mark=0):
+    return f"{request}{session:08x}{mark:04x}{number:04x}"
 
 
 @pytest.mark.parametrize("want", ["x", "s"])
@@ -20,8 +20,27 @@ def test_a_late_try_of_an_earlier_session_takes_nothing_back(lock, want):
     assert adopt(2, 1) == ADOPTED
     assert adopt(1, 9) == HELD
     assert adopt(2, 1) == ADOPTED, "again"
-    assert adopt(2, 0) == ADOPTED, "the session asks once more"
+    assert adopt(2, 2) == ADOPTED, "the session asks once more"
     assert adopt(3, 0) == ADOPTED
-    assert adopt(2, 0) == HELD
+    assert adopt(2, 2) == HELD
+    assert adopt(2, 3) == HELD
     assert adopt(9, 9, request="cd" * 8) == NOT_HOLDER
     assert lock.call("renew", 15_000, f"{attempt(3, 0)};{token};15000;-", keys=[lock.h])[:3:2] == [RENEWED, "1"]
+
+
+@pytest.mark.parametrize("want", ["x", "s"])
+@pytest.mark.parametrize("first, second", [(1, 2), (0xffff, 0), (0xfffe, 0x7ff0)])
+def test_a_late_try_takes_nothing_back_from_a_later_one_of_its_session(lock, want, first, second):
+    """The client has repeated a request whose answer was late. The numbers of tries begin anywhere, and go around."""
+    token = lock.acquire(1, want=want)[2]
+
+    def adopt(number, mark=0xc0de):
+        return lock.call("adopt", owner(1), token, attempt(2, number, mark=mark), 0, want, "info")[0]
+
+    assert adopt(first) == ADOPTED
+    assert adopt(second) == ADOPTED, "the repeat"
+    assert adopt(first) == HELD, "late"
+    assert adopt(second) == ADOPTED, "again"
+    assert lock.call("renew", 15_000, f"{attempt(2, second, mark=0xc0de)};{token};15000;-", keys=[lock.h])[2] == "1"
+    assert adopt(first, mark=0xbeef) == ADOPTED, "another session of a client that does not count them"
+    assert adopt(first) == ADOPTED, "of these the last one counts, whatever their numbers"

@@ -96,6 +96,7 @@ TEST_P(StoreConformance, ARepeatedAdoptionTakesItFromTheFirstTry) {
       EXPECT_EQ(Do<core::AdoptDone>(a, Adopt(1, held.token, Try(7, number), want)).result, Result::kAdopted);
     }
     EXPECT_EQ(RenewAs(a, Try(7, 1), held.token), core::RenewResult::kMoved);
+    EXPECT_EQ(Do<core::AdoptDone>(a, Adopt(1, held.token, Try(7, 1), want)).result, Result::kLater) << "late";
     EXPECT_EQ(Do<core::AdoptDone>(a, Adopt(1, held.token, Try(8, 1), want)).result, Result::kGone)
         << "another request has it";
     EXPECT_EQ(Inspect(a, Lock("k"))->holders.at(0).owner, Try(7, 2));

@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/ids.h"
 #include "rpc/rate_limit.h"
 #include "rpc/stream/command_book.h"
 #include "rpc/stream/heartbeats.h"
@@ -103,6 +104,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool opened_ = false;
   grpc::Alarm open_timeout_;  // until Open has come
   RateLimit rate_;
+  contract::AdoptionTries adoptions_;
 
   // Guarded by mu_.
   std::string client_;       // Open.client

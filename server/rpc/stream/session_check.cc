@@ -130,8 +130,8 @@ SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command
 }
 
 SessionCall::Ready SessionCall::CheckAdopt(const v1::SessionCommand& command) {
-  auto checked =
-      contract::CheckAdopt(frontend_.limits, command.adopt(), generation_, "adopt", frontend_.OwnerIdentity(visitor_));
+  auto checked = contract::CheckAdopt(frontend_.limits, command.adopt(), {generation_, adoptions_.Next()}, "adopt",
+                                      frontend_.OwnerIdentity(visitor_));
   const auto* adopt = std::get_if<core::Adopt>(&checked);
   const core::RequestId ids = adopt != nullptr ? adopt->hold_count : 1;
   if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};

@@ -3,6 +3,10 @@
 // AdoptLease: a lease that changes its session.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "contract/lease_id.h"
 #include "rpc/test_broker.h"
 
 namespace distlock::rpc {
@@ -83,6 +87,25 @@ TEST(Adopt, TakesADetachedLeaseAndRepeatsDoNoHarm) {
   Adopt(third, 2, held.lease_id()).set_request_id("fedcba9876543210");
   third.Send();
   EXPECT_EQ(NextAbout(third, 2).refused().reason(), v1::REFUSAL_REASON_NOT_HOLDER) << "another request";
+}
+
+// So that the store knows which of them is the later one, in whatever order they come to it.
+TEST(Adopt, TriesOfASessionAreNumbered) {
+  TestBroker broker;
+  const v1::Grant held = broker.Take("a");
+  TestSession session(broker.locks());
+  session.Open();
+  std::vector<core::OwnerId> owners;
+  for (const uint64_t id : {2, 3}) {
+    Adopt(session, id, held.lease_id());
+    session.Send();
+    const auto lease = contract::DecodeLeaseId(NextAbout(session, static_cast<int64_t>(id)).granted().lease_id());
+    ASSERT_TRUE(lease.has_value());
+    owners.push_back(lease->owner);
+  }
+  const auto count = [](const core::OwnerId& owner) { return owner[14] * 256 + owner[15]; };
+  EXPECT_EQ(count(owners[1]), (count(owners[0]) + 1) % 65536);
+  EXPECT_TRUE(std::equal(owners[0].begin(), owners[0].begin() + 14, owners[1].begin())) << "all else is the same";
 }
 
 TEST(Adopt, NamesBadFields) {

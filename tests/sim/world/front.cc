@@ -197,7 +197,12 @@ void Front::HandleDowngrade(Stream& stream, const v1::SessionCommand& command) {
 
 void Front::HandleAdopt(Stream& stream, const v1::SessionCommand& command) {
   if (draining_) return Refuse(stream, IdOf(command), contract::DrainingRefusal());
-  auto checked = contract::CheckAdopt(limits_, command.adopt(), stream.generation, "adopt");
+  // The numbers begin anywhere, by the world's dice.
+  const core::OwnerId fresh = NewOwner();
+  if (!stream.adoptions) {
+    stream.adoptions.emplace(fresh[12] * 0x1000000u + fresh[13] * 0x10000u + fresh[14] * 0x100u + fresh[15]);
+  }
+  auto checked = contract::CheckAdopt(limits_, command.adopt(), {stream.generation, stream.adoptions->Next()}, "adopt");
   auto* adopt = std::get_if<core::Adopt>(&checked);
   if (adopt == nullptr) {
     return env_.Fail("a client adopts wrongly: " + std::get<v1::Refusal>(checked).message());
@@ -205,9 +210,6 @@ void Front::HandleAdopt(Stream& stream, const v1::SessionCommand& command) {
   adopt->session = stream.id;
   adopt->ttl = Allowed(adopt->ttl);
   adopt->request = IdOf(command);
-  // What is new in each try, from the world's dice.
-  const core::OwnerId fresh = NewOwner();
-  std::copy(fresh.begin() + core::kTryBytes, fresh.end(), adopt->owner.begin() + core::kTryBytes);
   adopt->info = InfoOf(command.adopt().lock());
   stream.book.AddAcquire(adopt->request, adopt->name, adopt->owner, 0);
   stream.answers[adopt->request] = Answered::kNot;

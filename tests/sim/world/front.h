@@ -13,9 +13,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "contract/ids.h"
 #include "contract/limits.h"
 #include "contract/refusal.h"
 #include "core/messages.h"
@@ -81,6 +83,7 @@ class Front {
     bool told_core = false;  // the core knows the stream and must be told of its end
     bool over = false;       // its end is decided: the outbox is still written, then the status
     uint32_t generation = 0;
+    std::optional<contract::AdoptionTries> adoptions;
     grpc::Status status;
     Duration ttl{};
     Duration max_hold{};

@@ -96,6 +96,7 @@ void SessionClient::GiveUp(Wish& wish) {
     Send(*session_, std::move(command));
   } else if (id) {
     Release(*id, /*lapsed=*/false, 0);
+    ReleaseRepeated(session_->leases.at(*id));
   }
   if (id) session_->leases.erase(*id);
   Forget(wish);
@@ -105,8 +106,10 @@ void SessionClient::GiveBack(Wish& wish) {
   const std::optional<int64_t> id = AcquireOf(wish);
   if (!id) {
     // The next session adopts nothing that is not wanted any more; the ttl ends it.
-    for (const Lease& lease : moving_) {
-      if (lease.wish == wish.id) ReleaseAtFormer(lease, /*lapsed=*/false);
+    for (Lease& lease : moving_) {
+      if (lease.wish != wish.id) continue;
+      ReleaseAtFormer(lease, /*lapsed=*/false);
+      ReleaseRepeated(lease);
     }
     std::erase_if(moving_, [&](const Lease& lease) { return lease.wish == wish.id; });
     return Forget(wish);
@@ -115,6 +118,7 @@ void SessionClient::GiveBack(Wish& wish) {
   ReleaseAtFormer(session_->leases.at(*id), /*lapsed=*/false);
   const std::string lease_id = session_->leases.at(*id).lease_id;
   Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
+  ReleaseRepeated(session_->leases.at(*id));
   if (env_.temper.strays > 0 && env_.dice.Chance(env_.temper.strays)) session_->strays[wish.id] = lease_id;
   session_->leases.erase(*id);
 }
@@ -292,6 +296,7 @@ void SessionClient::OnRelease(int64_t id, const v1::LeaseReleased& released) {
 void SessionClient::End(int64_t id, EndedWhy why, int64_t value) {
   Wish* const wish = Find(session_->leases.at(id).wish);
   ReleaseAtFormer(session_->leases.at(id), why == EndedWhy::kDeadline);
+  ReleaseRepeated(session_->leases.at(id));
   session_->leases.erase(id);
   if (why == EndedWhy::kDeadline) Release(id, /*lapsed=*/true, 0);
   if (wish != nullptr) OnEnded(*wish, why, value);
@@ -309,6 +314,7 @@ void SessionClient::Broken() {
     if (wish == nullptr) continue;
     if (IsBelieved(lease) && wish->moves && !wish->releasing && LocalTime() < lease.deadline) {
       moving_.push_back(lease);
+      moving_.back().repeated.clear();
     } else if (IsBelieved(lease)) {
       OnEnded(*wish, LocalTime() < lease.deadline ? EndedWhy::kStreamBroke : EndedWhy::kDeadline);
     } else if (!KeepsPlace(*wish)) {
@@ -325,9 +331,10 @@ void SessionClient::ReopenLater() {
 }
 
 void SessionClient::OnTimer() {
-  for (const Lease& lease : std::vector<Lease>(moving_)) {
+  for (Lease& lease : std::vector<Lease>(moving_)) {
     if (LocalTime() < lease.deadline) continue;
     ReleaseAtFormer(lease, /*lapsed=*/true);
+    ReleaseRepeated(lease);
     std::erase_if(moving_, [&](const Lease& one) { return one.wish == lease.wish; });
     if (Wish* const wish = Find(lease.wish)) OnEnded(*wish, EndedWhy::kDeadline);
   }

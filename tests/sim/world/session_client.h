@@ -44,6 +44,8 @@ class SessionClient : public ClientProcess {
     std::string lease_id;
     std::string request_id;  // of the adoption that is not answered
     int64_t former = 0;      // its acquire in the former session, while that extends it
+    // The adoptions of this session that were repeated, and count no more.
+    std::vector<int64_t> repeated;
   };
   // One session, from Open on.
   struct Session {
@@ -85,6 +87,8 @@ class SessionClient : public ClientProcess {
   void DowngradeElsewhere(const std::string& lease_id);
   void LeaveSoon();
   void LosePatienceWithAdoption(int64_t id);
+  void AdoptAgain(int64_t id);
+  void ReleaseRepeated(Lease& lease);
   void CheckMove(const v1::LeaseLost& lost);
   void SendHeartbeat(Session& session);
   void OnResponse(const Ears* from, const v1::SessionResponse& response);

@@ -123,13 +123,15 @@ void SessionClient::DowngradeElsewhere(const std::string& lease_id) {
   PostAfter(kCallPatience, [wire] { wire->Close(Wire::kClient); });
 }
 
-// Then another session asks, maybe at another broker, while the first one's command may be on its way to the store.
+// Then it asks again, or another session does, maybe at another broker, while the first command may be on its way to
+// the store.
 void SessionClient::LosePatienceWithAdoption(int64_t id) {
   if (env_.temper.elsewhere == 0 || !env_.dice.Chance(0.5)) return;
   PostAfter(env_.dice.Between(milliseconds(1), milliseconds(500)), [this, id, wire = session_->wire] {
     if (session_ == nullptr || session_->wire != wire || leaving_) return;
     const auto lease = session_->leases.find(id);
     if (lease == session_->leases.end() || lease->second.state != State::kAdopting) return;
+    if (env_.dice.Chance(0.3)) return AdoptAgain(id);
     MoveHome();
     Broken();
   });

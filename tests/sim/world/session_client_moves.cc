@@ -27,8 +27,22 @@ void SessionClient::AdoptAll() {
   }
 }
 
+// Of one request the later command counts, whatever becomes of the first.
+void SessionClient::AdoptAgain(int64_t id) {
+  moving_.push_back(session_->leases.extract(id).mapped());
+  moving_.back().repeated.push_back(id);
+  AdoptAll();
+}
+
+// Not before the later one is answered: the first may have got the lease.
+void SessionClient::ReleaseRepeated(Lease& lease) {
+  if (session_ == nullptr) return;
+  for (const int64_t id : std::exchange(lease.repeated, {})) Release(id, /*lapsed=*/false, 0);
+}
+
 void SessionClient::OnAdopted(int64_t id, const v1::Grant& grant) {
   Lease& lease = session_->leases.at(id);
+  ReleaseRepeated(lease);
   if (static_cast<uint64_t>(grant.fencing_token()) != lease.token) env_.Fail("an adopted lease has another token");
   lease.state = State::kHeld;
   lease.lease_id = grant.lease_id();
@@ -41,10 +55,11 @@ void SessionClient::OnAdopted(int64_t id, const v1::Grant& grant) {
 
 void SessionClient::OnAdoptionRefused(Lease lease, core::RefusalReason reason) {
   Wish* const wish = Find(lease.wish);
-  if (wish == nullptr) return;
+  if (wish == nullptr) return ReleaseRepeated(lease);
   const bool is_final = reason == core::RefusalReason::kNotHolder || reason == core::RefusalReason::kNotSupported;
   if (is_final || LocalTime() >= lease.deadline) {
     ReleaseAtFormer(lease, /*lapsed=*/true);
+    ReleaseRepeated(lease);
     return OnEnded(*wish, EndedWhy::kStreamBroke);
   }
   moving_.push_back(std::move(lease));
