@@ -29,6 +29,29 @@ TEST_F(BallotTest, WhatATryOwesNamesWhatItHasAskedForAndNothingLater) {
   EXPECT_GT(std::get<AskVote>(sent_[0].front().command).marks.first, first.last);
 }
 
+// The later one has not come to server 2 yet. Were the vote there given back, others would get the lock, whose client
+// believes in it yet.
+TEST_F(BallotTest, WhatALateTryOfAnAdoptionHasGotIsLeftToTheLaterOne) {
+  using Result = core::AdoptDone::Result;
+  for (const Result other : {Result::kLater, Result::kGone}) {
+    told_.clear();
+    Step(core::StoreAdopt{.op = 1,
+                          .name = TheLock(),
+                          .from = OwnerOf(5),
+                          .token = kToken,
+                          .owner = OwnerOf(6),
+                          .run_before = now_ + seconds(2),
+                          .info = {}});
+    Answer(0, core::AdoptDone{.result = Result::kGone});
+    Answer(2, core::AdoptDone{.result = Result::kAdopted, .ttl = seconds(15)});
+    Answer(1, core::AdoptDone{.result = other});
+    Pass(milliseconds(10));
+    ASSERT_NE(Told<core::AdoptDone>(), nullptr);
+    EXPECT_EQ(Told<core::AdoptDone>()->result, other);
+    EXPECT_EQ(CountAsked<ReleaseNamed>(), other == Result::kLater ? 0 : kServers) << "only of what nobody has any more";
+  }
+}
+
 TEST_F(BallotTest, AVoteWhoseOwnerIsNoCandidateIsReleasedByItsToken) {
   Notice(0, 1, kToken);
   ASSERT_TRUE(IsAsked<ReleaseNamed>(0));

@@ -348,6 +348,8 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     if (CountOf<core::AcquireLate>(round) <= context_.nodes.size() - context_.nodes.quorum()) return false;
     return Answer(round, core::AcquireLate{});
   }
+  // What this try has got is the later one's, which may not have come to that server yet, and takes it from there.
+  if (refusal != nullptr && refusal->result == Result::kLater) return Answer(round, *refusal);
   // A server or two may have taken it over, with the mark of this round.
   std::string info = adopt.info;
   debts_.OweAll({.claim = {adopt.name, adopt.owner}, .marks = Marks::Of(TakePlace(info)), .life = kOfStray}, nullptr);
