@@ -27,7 +27,8 @@ beat, started, hold_off = tonumber(beat or 0), tonumber(started), tonumber(hold_
 local is_copy = copied == 'promoted' or
   (not is_judged and seen and started > 0 and beat > started + 2 * SECOND and beat <= now)
 if not is_judged then
-  local beats_on = started > 0 and beat >= started - BEATS and beat <= started + SECOND
+  -- Where there are replicas, one of them may have been promoted and restarted before anybody has seen it.
+  local beats_on = started > 0 and had_replicas ~= '1' and beat >= started - BEATS and beat <= started + SECOND
   if string.find(complete_if, 'original', 1, true) and not is_copy and had_replicas ~= '1' or
     string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on then hold_off = 0 end
 elseif complete_if ~= 'never' and tonumber(marked == identity and marked_hold_off or known_hold_off) == 0 then
