@@ -118,6 +118,7 @@ void ClientProcess::Draw(Wish& wish) {
   wish.on_disconnect = dice.Chance(0.7)   ? core::OnDisconnect::kSafe
                        : dice.Chance(0.5) ? core::OnDisconnect::kRelease
                                           : core::OnDisconnect::kExpire;
+  if (temper.unrenewed > 0) wish.renewed = !dice.Chance(temper.unrenewed);
   wish.moves = can_move() && wish.on_disconnect != core::OnDisconnect::kRelease && dice.Chance(temper.moves);
 }
 
@@ -222,15 +223,21 @@ ClientProcess::Wish* ClientProcess::Find(int64_t id) {
 
 // ---- Holding ----
 
-void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
+void ClientProcess::OnGranted(Wish& wish, uint64_t token, Duration left) {
   Note(wish, {.kind = RecordKind::kGranted, .token = token});
   if (wish.stage == Stage::kHeld) return;
   env_.Log([&] { return name() + " is granted " + LabelOf(wish); });
   wish.stage = Stage::kHeld;
   wish.token = token;
   const int64_t id = wish.id;
-  const Duration hold =
+  Duration hold =
       env_.dice.Between(Duration(0), env_.dice.Chance(env_.temper.short_holds) ? env_.temper.longest_hold : seconds(8));
+  if (!wish.renewed) {
+    // Its clock and that of the world run apart.
+    const Duration before = left / 500 + env_.dice.Between(milliseconds(2), milliseconds(100));
+    const Duration most = left - std::min(left / 2, before);
+    hold = env_.dice.Chance(0.7) ? most : std::min(hold, most);
+  }
   PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { Work(id); });
   if (wish.downgrades) PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { GoOnAsReader(id); });
   PostAfter(hold, [this, id] {

@@ -67,6 +67,7 @@ class ClientProcess : public Process {
     core::Want want;
     bool reentrant = false;  // acquired twice, by re-entry
     bool together = false;   // one of several locks of one request
+    bool renewed = true;     // false: it is to last as long as its first ttl
     bool moves = false;      // adopted by the next session when this one breaks
     Stage stage = Stage::kAsking;
     bool releasing = false;
@@ -93,7 +94,8 @@ class ClientProcess : public Process {
   virtual void AskTogether(const std::vector<int64_t>& /*ids*/) {}
 
   // Called by the kinds. A wish that has ended, was refused or is forgotten is deleted by the call.
-  void OnGranted(Wish& wish, uint64_t token);
+  // `left`: of the belief, if nobody renews it; the wish is then given back shortly before its end, or earlier.
+  void OnGranted(Wish& wish, uint64_t token, Duration left = Duration(0));
   void OnBelief(Wish& wish, Duration local_until);
   void OnEnded(Wish& wish, EndedWhy why, int64_t value = 0);
   void OnRefused(Wish& wish, core::RefusalReason reason);

@@ -30,7 +30,7 @@ Duration ClusterFailover::hold_off() const {
     case FailoverGuard::kNone:
       break;
   }
-  return longest_ttl + ClusterNode::kNodeTimeout * 3 / 2 + seconds(1);
+  return longest_ttl + env_.temper.node_timeout * 3 / 2 + seconds(1);
 }
 
 ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
@@ -41,15 +41,25 @@ ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
 
 // ---- How a primary is lost ----
 
-void ClusterFailover::LosePrimary(Cause cause) {
+void ClusterFailover::LosePrimary(Cause cause) { Lose(set_.AnyNodeWithLock(), cause); }
+
+void ClusterFailover::LoseUnheard(Duration unheard, Cause cause) {
   ClusterNode& old = set_.AnyNodeWithLock();
+  if (failing_ || !old.running() || CutAway(env_, old)) return;
+  StopStream(old, unheard + seconds(1));
+  env_.time.After(unheard, [this, &old, cause] {
+    if (env_.trouble && &PrimaryOf(old) == &old) Lose(old, cause);
+  });
+}
+
+void ClusterFailover::Lose(ClusterNode& old, Cause cause) {
   if (failing_ || !old.alive() || set_.Moves(old)) return;
   if (cause == Cause::kForcedApart && !OldPrimaryEndsFirst(env_)) return;
   failing_ = true;
   attempts_ = 0;
   const Duration vote = env_.dice.Between(Duration(0), kLongestVote);
   const Duration old_lives = env_.dice.Between(Duration(0), kLongestDemotion);
-  Duration promoted_after = ClusterNode::kNodeTimeout + vote;
+  Duration promoted_after = env_.temper.node_timeout + vote;
   const Duration time = env_.dice.Between(seconds(1), kLongestLoss);
   switch (cause) {
     case Cause::kForced:
@@ -72,7 +82,7 @@ void ClusterFailover::LosePrimary(Cause cause) {
       break;
   }
   if (cause != Cause::kForced && cause != Cause::kForcedApart && env_.temper.full_coverage) {
-    env_.time.After(ClusterNode::kNodeTimeout, [this, vote] { RefuseEverywhere(vote); });
+    env_.time.After(env_.temper.node_timeout, [this, vote] { RefuseEverywhere(vote); });
   }
   env_.time.After(promoted_after, [this, &old, old_lives] { Promote(old, old_lives); });
 }
@@ -94,8 +104,9 @@ void ClusterFailover::CutOffPrimary(ClusterNode& old) {
   }
   std::vector<Process*> all = brokers_();
   for (const auto& node : set_.nodes()) all.push_back(node.get());
-  CutOff(env_, apart, all, env_.dice.Between(ClusterNode::kNodeTimeout, kLongestLoss));
-  env_.time.After(ClusterNode::kNodeTimeout + env_.dice.Between(Duration(0), ClusterNode::kNodeTimeout / 2),
+  CutOff(env_, apart, all,
+         env_.dice.Between(env_.temper.node_timeout, std::max<Duration>(kLongestLoss, 2 * env_.temper.node_timeout)));
+  env_.time.After(env_.temper.node_timeout + env_.dice.Between(Duration(0), env_.temper.node_timeout / 2),
                   [this, minority] {
                     for (ClusterNode* const node : minority) {
                       if (CutAway(env_, *node))
@@ -148,8 +159,9 @@ void ClusterFailover::Promote(ClusterNode& old, Duration old_lives) {
   }
   Replace(old, *next, old_lives);
   // Before what it may have forgotten is over.
-  if (env_.dice.Chance(0.3)) {
-    env_.time.After(env_.dice.Between(Duration(0), hold_off()), [this, next] {
+  if (env_.dice.Chance(env_.temper.restarts)) {
+    const Duration within = env_.temper.restarts_within > Duration(0) ? env_.temper.restarts_within : hold_off();
+    env_.time.After(env_.dice.Between(Duration(0), within), [this, next] {
       if (env_.trouble && &PrimaryOf(*next) == next) Restart(*next, next->AnyMemory());
     });
   }

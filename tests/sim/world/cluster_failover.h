@@ -29,6 +29,8 @@ class ClusterFailover {
 
   // A failover, unless one is under way.
   void LosePrimary(Cause cause);
+  // The same, after its replicas have heard nothing from it for a while.
+  void LoseUnheard(Duration unheard, Cause cause);
   // A primary is replaced, and comes back to its place without what was granted meanwhile. The broker stands still
   // through all of that, and keeps its connections.
   void ReturnUnseenBy(Process& broker);
@@ -40,6 +42,7 @@ class ClusterFailover {
  private:
   // Nothing new is granted for so long after a node began to have the data to itself.
   Duration hold_off() const;
+  void Lose(ClusterNode& old, Cause cause);
   void CutOffPrimary(ClusterNode& old);
   void Promote(ClusterNode& old, Duration old_lives);
   void Replace(ClusterNode& old, ClusterNode& next, Duration old_lives);

@@ -110,7 +110,7 @@ TEST_F(ClusterFailoverTest, EveryPrimaryOfAMinorityRefusesAfterOneAndAHalfNodeTi
   for (uint64_t seed = 1; seed < 200 && with_older < 5; ++seed) {
     Make(seed);
     failover_->LosePrimary(ClusterFailover::Cause::kCutOff);
-    Pass(ClusterNode::kNodeTimeout * 3 / 2 + milliseconds(1));
+    Pass(env_->temper.node_timeout * 3 / 2 + milliseconds(1));
     int apart = 0;
     for (const auto& node : set_->nodes()) {
       if (!CutAway(*env_, *node)) continue;

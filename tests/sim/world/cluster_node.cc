@@ -121,7 +121,7 @@ store::ReplyPtr ClusterNode::Configuration() const {
   ReplyTree reply;
   reply.Array(4);
   reply.Bulk("cluster-node-timeout");
-  reply.Bulk(store::Cat(std::chrono::duration_cast<milliseconds>(kNodeTimeout).count()));
+  reply.Bulk(store::Cat(std::chrono::duration_cast<milliseconds>(env_.temper.node_timeout).count()));
   reply.Bulk("cluster-require-full-coverage");
   reply.Bulk(env_.temper.full_coverage ? "yes" : "no");
   return reply.Take();

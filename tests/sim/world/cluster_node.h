@@ -28,8 +28,6 @@ class ClusterNode : public ReplicaServer {
   static constexpr int kPort = 6379;
   static constexpr int8_t kNobody = -1;
 
-  // After this time without most of the other primaries a node is held for failed, and refuses commands itself.
-  static constexpr Duration kNodeTimeout = seconds(2);
   // A primary that has started refuses commands for so long, in which it hears whether it was replaced.
   static constexpr Duration kRejoins = seconds(2);
 

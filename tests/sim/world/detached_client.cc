@@ -109,9 +109,9 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
 
 void DetachedClient::Hold(Wish& wish, uint64_t token, Duration until) {
   const int64_t id = wish.id;
-  OnGranted(wish, token);
+  OnGranted(wish, token, until - LocalTime());
   OnBelief(wish, until);
-  PostAfter((until - LocalTime()) / 3, [this, id] { Renew(id); });
+  if (wish.renewed) PostAfter((until - LocalTime()) / 3, [this, id] { Renew(id); });
 }
 
 void DetachedClient::GiveUp(Wish& wish) {

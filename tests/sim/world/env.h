@@ -120,11 +120,13 @@ class Env {
 // could be given to somebody else there while its holder renews it at the new one. What counts only when most servers
 // have it does not count at an old primary.
 inline bool OldPrimaryEndsFirst(const Env& env) {
-  constexpr Duration kGoesOn = seconds(3);  // with a guard, or as a node of a Cluster
+  // With a guard, or as a node of a Cluster.
+  const Duration goes_on = std::max<Duration>(seconds(3), env.temper.node_timeout * 3 / 2);
   const std::vector<Duration>& ttls = env.temper.ttls;
   const Duration shortest = std::min(env.settings.longest_ttl, *std::min_element(ttls.begin(), ttls.end()));
   // Each is renewed when a third has passed.
-  return env.settings.guard == FailoverGuard::kConfirmed || shortest * 2 / 3 > kGoesOn;
+  const bool is_renewed = env.temper.unrenewed < 1;
+  return env.settings.guard == FailoverGuard::kConfirmed || !is_renewed || shortest * 2 / 3 > goes_on;
 }
 
 }  // namespace distlock::sim

@@ -2,6 +2,7 @@
 #include "world/faults.h"
 
 #include "store/redis/resp.h"
+#include "world/failover_faults.h"
 #include "world/network_faults.h"
 #include "world/quorum_faults.h"
 #include "world/server_faults.h"
@@ -208,38 +209,6 @@ void LoseNotices(World& world) {
   world.For(time, [&store] { store.LoseNotices(0); });
 }
 
-// ---- Of Sentinel worlds ----
-
-void AskFailover(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kManual); }
-void KillPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kKilled); }
-void HangPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kPaused); }
-void CutOffPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kCutOff); }
-void RestartPrimary(World& world) { world.replica_set().RestartPrimary(world.replica_set().primary().AnyMemory()); }
-
-// ---- Of Cluster worlds ----
-
-void Reshard(World& world) { world.cluster_set().Reshard(); }
-void MoveAtOnce(World& world) { world.cluster_set().MoveAtOnce(); }
-void StormSlots(World& world) { world.cluster_set().Storm(); }
-void UncoverSlot(World& world) { world.cluster_set().Uncover(); }
-void IsolateNode(World& world) { world.cluster_set().Isolate(); }
-
-void RestartNode(World& world) {
-  StoreProcess& node = world.cluster_set().AnyNode();
-  if (!node.alive()) return;
-  const Duration down = Some(world);
-  world.env().NoteFault(FaultKind::kStoreRestarted, node.actor(), down + ClusterNode::kRejoins);
-  node.Restart(down, Memory::kAll);
-}
-
-void ForceTakeover(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kForced); }
-void ForceTakeoverApart(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kForcedApart); }
-void KillNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kKilled); }
-void HangNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kPaused); }
-void CutOffNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kCutOff); }
-void ReturnUnseen(World& world) { world.cluster_failover().ReturnUnseenBy(world.AnyBroker()); }
-void RestartPrimaryNode(World& world) { world.cluster_failover().RestartPrimary(); }
-
 }  // namespace
 
 const std::vector<Fault>& Faults() {
@@ -388,11 +357,27 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kBrokerKilled,
        .name = "the longest ttl is lowered",
        .where = Where::kAnyHoldOff,
+       .shows = Shows::kSettings,
        .cause = LowerLongestTtl},
       {.kind = FaultKind::kStoreClock,
        .name = "clocks change their rates",
        .where = Where::kSlewing,
        .cause = SlewClocks},
+      {.kind = FaultKind::kBrokerKilled,
+       .name = "the longest ttl is raised",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kSettings,
+       .cause = RaiseLongestTtl},
+      {.kind = FaultKind::kPromoted,
+       .name = "replicas miss what a primary writes, and one takes over",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kPromotions,
+       .cause = ReplaceUnheard},
+      {.kind = FaultKind::kPromoted,
+       .name = "somebody makes a replica the primary while the old one is cut off",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kOldPrimaries,
+       .cause = ReplaceApart},
   };
   return kAll;
 }

@@ -27,6 +27,16 @@ enum class Where : uint8_t {
   kHoldingOff,  // one server, of whose restarts brokers hold off
   kAnyHoldOff,  // of any store, of whose restarts brokers hold off
   kSlewing,     // whose clocks change their rates
+  // By DrawHoldOffs, in worlds that are about nothing else.
+  kHoldOffs,
+};
+
+// What the length of a hold-off must allow for.
+enum class Shows : uint8_t {
+  kNothing,
+  kSettings,      // longer leases of before
+  kPromotions,    // a restart, which makes a server forget that it was promoted
+  kOldPrimaries,  // which go on granting
 };
 
 struct Fault {
@@ -39,6 +49,7 @@ struct Fault {
   bool splits = false;           // two primaries may be at work, each with some of the brokers
   bool harmless = false;         // to who is not misled by it: nothing is excused
   Where where = Where::kEverywhere;
+  Shows shows = Shows::kNothing;  // in the worlds of DrawHoldOffs
   void (*cause)(World& world) = nullptr;
 };
 

@@ -13,7 +13,6 @@ constexpr Duration kDownAfter = seconds(1);
 constexpr Duration kMaxLag = seconds(1);
 // From the moment when sentinels call a server the primary until the old one has been told, measured on real ones.
 constexpr Duration kLongestDemotion = seconds(11);
-constexpr Duration kLongestNews = seconds(2);  // from a promotion until the last sentinel tells of it
 
 }  // namespace
 
@@ -72,6 +71,9 @@ Duration ReplicaSet::hold_off() const {
 // ---- How a primary is lost ----
 
 void ReplicaSet::LosePrimary(Cause cause) {
+  // Without a guard, what an old primary grants is bounded by nothing but the time of the cut.
+  const bool is_bounded = env_.settings.guard != FailoverGuard::kNone && OldPrimaryEndsFirst(env_);
+  if (cause == Cause::kForcedApart && !is_bounded) return;
   if (std::exchange(failing_, true)) return;
   attempts_ = 0;
   ReplicaServer& old = primary();
@@ -104,8 +106,26 @@ void ReplicaSet::LosePrimary(Cause cause) {
         promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
       }
       break;
+    case Cause::kForcedApart:
+      CutOffPrimary(env_.dice.Between(seconds(3), seconds(20)));
+      promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
+      break;
   }
   env_.time.After(promoted_after, [this, old_lives] { Promote(old_lives); });
+}
+
+void ReplicaSet::LoseUnheard(Duration unheard, Cause cause) {
+  const ReplicaServer& old = primary();
+  if (failing_ || !old.running()) return;
+  for (const auto& server : servers_) {
+    for (const WirePtr& wire : server->Wires()) {
+      const bool is_stream = server.get() != &old && &wire->end(Wire::kServer) == &old;
+      if (is_stream) wire->SilenceBoth(env_.now() + unheard + seconds(1));
+    }
+  }
+  env_.time.After(unheard, [this, &old, cause] {
+    if (env_.trouble && &primary() == &old) LosePrimary(cause);
+  });
 }
 
 void ReplicaSet::CutOffPrimary(Duration time) {
@@ -137,7 +157,8 @@ void ReplicaSet::RestartPrimary(Memory memory) {
 }
 
 void ReplicaSet::RestartSoon(ReplicaServer& promoted) {
-  env_.time.After(env_.dice.Between(Duration(0), hold_off()), [this, &promoted] {
+  const Duration within = env_.temper.restarts_within > Duration(0) ? env_.temper.restarts_within : hold_off();
+  env_.time.After(env_.dice.Between(Duration(0), within), [this, &promoted] {
     if (env_.trouble && &promoted == &primary()) RestartPrimary(promoted.AnyMemory());
   });
 }
@@ -174,18 +195,19 @@ void ReplicaSet::Promote(Duration old_primary_lives) {
                seconds(5));
   next->Promote();
   TellSentinels();
-  env_.time.After(env_.dice.Between(Duration(0), kLongestNews), [this] { LeadName(); });
-  if (env_.dice.Chance(0.3)) RestartSoon(*next);
+  env_.time.After(env_.dice.Between(Duration(0), env_.temper.longest_news), [this] { LeadName(); });
+  if (env_.dice.Chance(env_.temper.restarts)) RestartSoon(*next);
   for (const auto& server : servers_) {
     if (server.get() == next) continue;
-    DemoteLater(*server, server.get() == &old ? old_primary_lives : env_.dice.Between(Duration(0), seconds(2)));
+    DemoteLater(*server,
+                server.get() == &old ? old_primary_lives : env_.dice.Between(Duration(0), env_.temper.longest_news));
   }
-  env_.time.After(kLongestNews, [this] { failing_ = false; });
+  env_.time.After(env_.temper.longest_news, [this] { failing_ = false; });
 }
 
 void ReplicaSet::TellSentinels() {
   for (const auto& sentinel : sentinels_) {
-    TellLater(*sentinel, UntilReachable(env_, *sentinel) + env_.dice.Between(Duration(0), kLongestNews));
+    TellLater(*sentinel, UntilReachable(env_, *sentinel) + env_.dice.Between(Duration(0), env_.temper.longest_news));
   }
 }
 

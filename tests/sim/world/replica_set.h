@@ -28,7 +28,8 @@ class ReplicaSet {
     kManual,  // SENTINEL FAILOVER: the old primary is well
     kKilled,  // and starts again later, with its data or without
     kPaused,
-    kCutOff,  // with some brokers, replicas and sentinels; clients reach all
+    kCutOff,       // with some brokers, replicas and sentinels; clients reach all
+    kForcedApart,  // the same, and somebody does not wait for the sentinels
   };
 
   // `brokers`: the processes that may be cut off with a primary.
@@ -43,6 +44,8 @@ class ReplicaSet {
 
   // A failover, unless one is under way.
   void LosePrimary(Cause cause);
+  // The same, after its replicas have heard nothing from it for a while.
+  void LoseUnheard(Duration unheard, Cause cause);
   // The primary restarts before any sentinel notices.
   void RestartPrimary(Memory memory);
   // No faults from now on; what is under way goes on.

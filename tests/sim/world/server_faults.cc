@@ -83,6 +83,15 @@ void LowerLongestTtl(World& world) {
   }
 }
 
+void RaiseLongestTtl(World& world) {
+  Env& env = world.env();
+  if (env.settings.longest_ttl == world.longest_ttl() || env.now() < env.remembers_until) return;
+  env.Log([&] { return "the longest ttl is " + std::to_string(world.longest_ttl() / seconds(1)) + " s again"; });
+  env.settings.longest_ttl = world.longest_ttl();
+  env.remembers_until = env.now() + kRollOut + kConnects;
+  RestartBrokers(world);
+}
+
 void HangSentinel(World& world) {
   SentinelProcess& sentinel = world.replica_set().AnySentinel();
   const Duration time = AwayTime(world);

@@ -11,6 +11,8 @@ class World;
 void RestartHeldOff(World& world);
 // Operators give all brokers a shorter longest ttl, while longer leases are out; then servers may forget these.
 void LowerLongestTtl(World& world);
+// Or the longest one that clients ask for.
+void RaiseLongestTtl(World& world);
 // Clocks of brokers and servers, or those of all servers together, change their rates.
 void SlewClocks(World& world);
 

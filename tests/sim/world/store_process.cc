@@ -105,6 +105,7 @@ Memory StoreProcess::AnyMemory() {
   // Nothing shows that a server which is empty has had replicas.
   if (env_.temper.name_moves) return always || env_.dice.Chance(0.5) ? Memory::kAll : Memory::kNotItsLastSecond;
   if (always) {
+    if (env_.temper.disks_last) return Memory::kAll;
     return env_.dice.Pick<Memory>({Memory::kAll, Memory::kOldCopy, Memory::kNothing});
   }
   return env_.dice.Pick<Memory>({Memory::kAll, Memory::kNotItsLastSecond, Memory::kOldCopy, Memory::kNothing});
@@ -132,7 +133,10 @@ void StoreProcess::GoBack(Memory memory) {
     copies_.clear();
   }
   // Its replicas follow a primary that is empty.
-  if (copies_.empty() && !model_.is_replica()) return void(model_.Execute(0, {"FLUSHALL"}));
+  if (copies_.empty() && !model_.is_replica()) {
+    model_.RefuseWrites("");  // as a primary without replicas does
+    return void(model_.Execute(0, {"FLUSHALL"}));
+  }
   if (copies_.empty()) return model_.CopyDataFrom(RedisModel());
   model_.CopyDataFrom(copies_.back().data);
 }

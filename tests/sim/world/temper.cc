@@ -5,6 +5,7 @@
 
 #include "world/faults.h"
 #include "world/temper_elsewhere.h"
+#include "world/temper_hold_offs.h"
 #include "world/temper_network.h"
 #include "world/temper_servers.h"
 
@@ -348,6 +349,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   DrawLingering(seed, wishes, temper);
   DrawLookers(seed, temper);
   if (wishes.workload == Workload::kMixed) DrawElsewhere(seed, temper);
+  if (wishes.workload == Workload::kMixed) DrawHoldOffs(seed, temper);
   DrawWays(dice, temper);  // after the number of locks is drawn
   if (temper.topology == Topology::kQuorum) {
     for (Way& way : temper.ways) way.limit = 0;  // there are no permits

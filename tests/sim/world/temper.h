@@ -59,14 +59,20 @@ struct Temper {
   FailoverGuard guard = FailoverGuard::kNone;  // of a world with failovers
   bool hold_off = false;
   Persistence persistence = Persistence::kNone;
-  bool name_moves = false;  // of a Single world: a failover leads the store's name to a replica
-  bool slews = false;       // clocks change their rates, within drift_ppm
+  bool disks_last = false;             // servers come back with all that their settings promise
+  double restarts = 0.3;               // promoted servers that restart while they are held off
+  Duration restarts_within{};          // that long after their promotion; 0: at any time of the hold-off
+  bool name_moves = false;             // of a Single world: a failover leads the store's name to a replica
+  Duration longest_news = seconds(2);  // of a Sentinel world: from a promotion until the last sentinel and replica know
+  bool slews = false;                  // clocks change their rates, within drift_ppm
   // Of a Cluster world.
   bool skewed_nodes = false;    // their clocks are up to 200 ms off
   bool failing_nodes = false;   // they have replicas, which take over
   bool nameless_nodes = false;  // each knows its own host by no name: who asks has reached it
   bool full_coverage = false;   // while a primary is away, all refuse
-  int nodes = 3;                // of a Quorum world
+  // After this time without most of the other primaries a node is held for failed, and refuses commands itself.
+  Duration node_timeout = seconds(2);
+  int nodes = 3;  // of a Quorum world
   // Of a Quorum world: nothing is wrong but with a minority of the servers, so no lock may be lost, and no request
   // refused for the store's sake.
   bool minority = false;
@@ -97,6 +103,7 @@ struct Temper {
   Duration store_timeout{};  // after it a broker answers that it could not confirm a release
   std::vector<Duration> ttls;
   Duration longest_hold{};
+  double unrenewed = 0;      // fraction of a detached client's leases that it asks for once, and does not renew
   double short_holds = 0.9;  // fraction of holds that are no longer than that
   Duration longest_pause{};  // between two wishes of a client
   double one_try = 0;

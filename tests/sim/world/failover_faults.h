@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How servers that replicate are lost, and what moves slots: rows of faults.cc.
+#pragma once
+
+namespace distlock::sim {
+
+class World;
+
+// Of Sentinel worlds.
+void AskFailover(World& world);
+void KillPrimary(World& world);
+void HangPrimary(World& world);
+void CutOffPrimary(World& world);
+void RestartPrimary(World& world);
+
+// Of Cluster worlds.
+void Reshard(World& world);
+void MoveAtOnce(World& world);
+void StormSlots(World& world);
+void UncoverSlot(World& world);
+void IsolateNode(World& world);
+void RestartNode(World& world);
+void ForceTakeover(World& world);
+void ForceTakeoverApart(World& world);
+void KillNode(World& world);
+void HangNode(World& world);
+void CutOffNode(World& world);
+void ReturnUnseen(World& world);
+void RestartPrimaryNode(World& world);
+
+// Of both. The replicas hear nothing from a primary for a while, and then one of them takes over.
+void ReplaceUnheard(World& world);
+// A primary is cut off, with some brokers, and somebody makes a replica the primary at once.
+void ReplaceApart(World& world);
+
+}  // namespace distlock::sim

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/temper_hold_offs.h"
+
+#include <algorithm>
+
+#include "world/faults.h"
+
+namespace distlock::sim {
+namespace {
+
+bool MayHappen(const Fault& fault, const Temper& temper) {
+  if (fault.where == Where::kHoldOffs || fault.where == Where::kAnyHoldOff) return true;
+  return fault.where == Where::kFailingCluster && temper.failing_nodes;
+}
+
+// Leases that nobody renews: what a server has forgotten of them, no renewal brings back. Few clients want one or two
+// locks all the time, each from any broker, and hold them to the end.
+void MakeUnrenewed(Shows what, Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.faults.clear();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].shows == what && MayHappen(all[i], temper)) temper.faults.push_back(static_cast<int>(i));
+  }
+  temper.workload = Workload::kDetached;
+  temper.unrenewed = 1;
+  temper.brokers = 2;
+  temper.lingers.resize(2);
+  temper.clients = 3 + dice.Roll(4);
+  temper.locks = 1 + dice.Roll(2);
+  temper.mutexes = dice.Chance(0.8);
+  temper.longest_hold = temper.ttls.front();
+  temper.short_holds = 1;
+  temper.longest_pause = milliseconds(300);
+  temper.one_try = temper.bounded_wait = temper.impatient = temper.careless = temper.elsewhere = 0;
+  temper.max_hold = temper.lock_delay = temper.downgrade = temper.reentrant = temper.together = temper.moves = 0;
+  temper.slow = 0;
+  temper.notice_lag = temper.force_every = Duration(0);
+  temper.busy_time = 4 * temper.fault_every;
+}
+
+// Operators change the longest ttl while longer leases are out.
+void ShowSettings(Dice& dice, Temper& temper) {
+  temper.name_moves = false;  // there servers lose nothing
+  temper.ttls = {seconds(15)};
+  temper.fault_every = seconds(15);
+  MakeUnrenewed(Shows::kSettings, dice, temper);
+}
+
+// Promoted servers lack what was granted last, and restart with all that they have.
+void ShowPromotions(Dice& dice, Temper& temper) {
+  temper.ttls = {seconds(5)};
+  temper.fault_every = seconds(20);
+  temper.persistence = Persistence::kAlways;
+  temper.disks_last = dice.Chance(0.7);
+  temper.restarts = 0.8;
+  if (dice.Chance(0.7)) temper.restarts_within = dice.Pick<Duration>({milliseconds(500), seconds(4)});
+  temper.longest_news = dice.Pick<Duration>({milliseconds(50), seconds(2)});
+  MakeUnrenewed(Shows::kPromotions, dice, temper);
+}
+
+// Old primaries go on for as long as their guard lets them.
+void ShowOldPrimaries(Dice& dice, Temper& temper) {
+  temper.ttls = {seconds(5)};
+  temper.fault_every = seconds(15);
+  temper.longest_news = dice.Pick<Duration>({milliseconds(50), milliseconds(50), seconds(2)});
+  if (temper.topology == Topology::kSentinel) {
+    temper.guard = dice.Chance(0.8) ? FailoverGuard::kMinReplicas : FailoverGuard::kConfirmed;
+  } else if (temper.topology == Topology::kCluster) {
+    temper.node_timeout = dice.Pick<Duration>({seconds(2), seconds(5), seconds(15)});
+    temper.guard = dice.Chance(0.6) ? FailoverGuard::kNone : temper.guard;
+    temper.fault_every = 3 * temper.node_timeout + seconds(15);
+  }
+  MakeUnrenewed(Shows::kOldPrimaries, dice, temper);
+  // What is granted in the last moments counts.
+  temper.clients = 6 + dice.Roll(4);
+  temper.locks = 2 + dice.Roll(2);
+}
+
+}  // namespace
+
+void DrawHoldOffs(uint64_t seed, Temper& temper) {
+  const bool lingers = std::ranges::any_of(temper.lingers, [](Duration one) { return one > Duration(0); });
+  if (temper.calm || !temper.hold_off || temper.minority || lingers) return;
+  Dice dice(seed ^ 0x686f6c646f6666);
+  if (!dice.Chance(0.15)) return;
+  const bool fails = temper.topology == Topology::kSentinel || temper.failing_nodes;
+  switch (fails ? dice.Roll(3) : 0) {
+    case 0:
+      return ShowSettings(dice, temper);
+    case 1:
+      return ShowPromotions(dice, temper);
+    default:
+      return ShowOldPrimaries(dice, temper);
+  }
+}
+
+}  // namespace distlock::sim
