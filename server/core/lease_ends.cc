@@ -78,6 +78,7 @@ void Leases::End(Lease& lease) {
   if (lease.at_risk) at_risk_.erase(lease.serial);
   lease.at_risk = false;
   const bool former_believes = core_.now < lease.former_believes_until;
+  if (former_believes) promised = std::max(promised, lease.former_believes_until);
   // This broker is about to go, and cannot know when the next one comes.
   const bool next_adopts = lease.resume && core_.draining;
   const bool safe = lease.on_disconnect == OnDisconnect::kSafe;
