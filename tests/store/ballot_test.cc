@@ -218,6 +218,35 @@ TEST_F(BallotTest, AGrantThatMostServersHaveLostJoinsNoServerAgain) {
   EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
 }
 
+// Another candidate had that vote, sees who has the lock, and gives it back.
+TEST_F(BallotTest, AServerWhoseVoteAnotherHadIsAskedToJoinAgainForAWhile) {
+  Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30)});
+  Answer(0, Voted{kToken, TimeOf(), {}});
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  Answer(2, Behind(3));
+  int joins = 0;
+  for (int i = 0; i < 5000; ++i) {
+    Pass(milliseconds(1));
+    if (!IsAsked<JoinGrant>(2)) continue;
+    ++joins;
+    Answer(2, Conflict{});
+  }
+  EXPECT_GE(joins, 5);
+  EXPECT_LE(joins, 12) << "then its renewals ask";
+  Step(core::StoreRenew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30)}}});
+  core::RenewDoneBatch renewed{.results = {core::RenewResult::kRenewed}};
+  core::RenewDoneBatch gone{.results = {core::RenewResult::kGone}};
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
+  ASSERT_TRUE(IsAsked<JoinGrant>(2));
+  Answer(2, Conflict{});
+  Pass(milliseconds(10));
+  ASSERT_TRUE(IsAsked<JoinGrant>(2));
+  Answer(2, Joined{});
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
 // A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.
 TEST_F(BallotTest, AServerThatJoinsAGrantEndsItByItsMaxHold) {
   const core::StoreRenew renew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};

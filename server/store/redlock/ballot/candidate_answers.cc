@@ -248,7 +248,9 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
 }
 
 void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
-  if (!std::holds_alternative<Joined>(outcome) || sent.token != candidate.token) return;
+  if (sent.token != candidate.token) return;
+  if (std::holds_alternative<Conflict>(outcome)) return JoinLater(candidate);
+  if (!std::holds_alternative<Joined>(outcome)) return;
   Stand& stand = candidate.stands[sent.node];
   stand.token = sent.token;
   stand.from = sent.at;

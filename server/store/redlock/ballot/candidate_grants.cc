@@ -13,6 +13,7 @@ namespace {
 using Phase = Candidate::Phase;
 
 constexpr Duration kJoinAttempt = std::chrono::milliseconds(500);
+constexpr int kMostJoins = 10;  // then the next renewal joins the rest
 constexpr Duration kForgetSlack = std::chrono::milliseconds(100);
 
 // `began`: no later than the hold at any server.
@@ -132,6 +133,14 @@ void Candidates::JoinRest(Candidate& candidate) {
   if (asks) context_.Count(QuorumRound::kJoin);
 }
 
+// Somebody else had that server's vote, who cannot get the lock, and gives it back soon.
+void Candidates::JoinLater(Candidate& candidate) {
+  if (candidate.phase != Phase::kHeld || candidate.back_off >= kMostJoins) return;
+  const Duration pause = context_.Trips(kGatherTrips) * (1 << candidate.back_off++);
+  candidate.join_at = std::min(candidate.join_at, context_.now + std::min(pause, kLongestBackOff));
+  Arm(candidate);
+}
+
 void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for, uint32_t voters) {
   auto& slot = candidates_[spec.claim()];
   if (!slot) {
@@ -167,6 +176,7 @@ void Candidates::OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed,
     if ((refused & Bit(node)) != 0) candidate.stands[node].token = 0;
   }
   // Only now, when q servers have confirmed the grant: else it could come back after its end.
+  candidate.back_off = 0;
   if (refused != 0) JoinRest(candidate);
   Arm(candidate);
 }

@@ -96,6 +96,7 @@ class Candidates {
   void Confirm(Candidate& candidate, uint64_t token);
   void Yield(Candidate& candidate, const std::optional<OwnerId>& holder);
   void JoinRest(Candidate& candidate);
+  void JoinLater(Candidate& candidate);
 
   Context& context_;
   Debts& debts_;
