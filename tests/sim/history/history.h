@@ -178,6 +178,9 @@ struct History {
   // The store is a quorum: a detached lease that another broker than its own releases may leave a vote for its ttl
   // (server/store/redlock/README.md, limits), and with one server that is ill others may miss that vote.
   bool stray_votes = false;
+  // With `stray_votes`: after its grant a lease may join the rest of the servers for so long; joins that are refused
+  // are repeated for half of that.
+  int64_t joins_ns = 2'000'000'000;
   std::vector<Actor> actors;
   std::vector<std::string> locks;
   std::vector<LeaseTerms> leases;

@@ -190,6 +190,7 @@ TEST(Looks, OfAQuorumAreBlurredWhileAServerIsIll) {
   for (const bool ill : {false, true}) {
     Scene scene(false);
     scene.b.Raw().stray_votes = true;
+    scene.b.Raw().joins_ns = 0;
     if (ill) scene.b.Fault(15, FaultKind::kStorePaused, 5);
     scene.b.ShowsLock(60, 80, {{scene.ann, 5}}, 5);
     scene.b.Lists(20, 30, {});
@@ -208,6 +209,16 @@ TEST(Looks, OfAQuorumAreBlurredWhileAServerIsIll) {
   scene.b.Raw().stray_votes = scene.b.Raw().silent_minority = true;
   scene.b.ShowsLock(60, 80, {{scene.ann, 5}}, 5);
   EXPECT_VIOLATED(scene.b, "");
+}
+
+TEST(Looks, OfAQuorumMayMissALockThatJoinsMeanwhile) {
+  for (const int64_t joins_ms : {100, 5}) {
+    Scene scene(false);
+    scene.b.Raw().stray_votes = true;
+    scene.b.Raw().joins_ns = joins_ms * 1'000'000;
+    scene.b.Lists(20, 30, {});
+    EXPECT_VIOLATED(scene.b, joins_ms == 5 ? "I16" : "");
+  }
 }
 
 TEST(Looks, MayMissALockWhoseSlotMoves) {

@@ -51,7 +51,7 @@ class Judge {
     for (int32_t lock = 0; lock < static_cast<int32_t>(index_.history.locks.size()); ++lock) {
       if (std::ranges::find(look.listed, lock) != look.listed.end()) continue;
       const Tenure* const missing = Believed(look, lock);
-      if (missing == nullptr) continue;
+      if (missing == nullptr || MayJoin(look, *missing)) continue;
       report_.Add("I16", lock, {missing->lease}, look.told_ns,
                   WordsOf(index_, report_, look) + " had no " + report_.Lock(lock) + ", but " +
                       report_.Lease(missing->lease) + " believed all that time");
@@ -75,6 +75,11 @@ class Judge {
   bool IsBlurred(const Look& look) const {
     if (!index_.history.stray_votes) return false;
     return index_.history.silent_minority || index_.TroubledUntil(look.told_ns) >= look.asked_ns;
+  }
+
+  // A list goes through the servers one after the other: it misses a lock that joins one meanwhile.
+  bool MayJoin(const Look& look, const Tenure& tenure) const {
+    return index_.history.stray_votes && tenure.told > look.asked_ns - index_.history.joins_ns;
   }
 
   // One who believed from the question to the answer and is not shown, and must be; null: none.
