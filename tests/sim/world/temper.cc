@@ -350,7 +350,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   DrawLookers(seed, temper);
   if (wishes.workload == Workload::kMixed) DrawElsewhere(seed, temper);
   if (wishes.workload == Workload::kMixed) DrawHoldOffs(seed, temper);
-  // An old primary that still takes writes does not hear of an adoption, and frees the lock when the former stream ends.
+  // An old primary that still takes writes does not hear of an adoption, and frees the lock when its stream ends.
   const auto splits = [](int fault) { return Faults()[static_cast<size_t>(fault)].splits; };
   if (temper.guard != FailoverGuard::kConfirmed && std::ranges::any_of(temper.faults, splits)) temper.moves = 0;
   DrawWays(dice, temper);  // after the number of locks is drawn
