@@ -160,25 +160,6 @@ TEST(Adoptions, ABrokenStreamFreesNothingThatTheFormerMayBelieveIn) {
   EXPECT_EQ(t.broker.Stats().leases, 0u);
 }
 
-TEST(Adoptions, NorDoesAForceOfWhatABrokenStreamHad) {
-  Taken t;
-  t.Do(StreamEnded{1});
-  t.Pass(kT - seconds(2));
-  const auto force = [&](RequestId request) {
-    t.Do(ForceRelease{.session = 9,
-                      .request = request,
-                      .name = Name("a"),
-                      .owner = Owner(6),
-                      .token = 42,
-                      .broker_id = "0123456789abcdef",
-                      .reason = "why"});
-  };
-  force(1);
-  EXPECT_EQ(t.Count<StoreForce>() + t.Count<StoreRelease>(), 0u);
-  t.Pass(seconds(3));
-  EXPECT_GE(t.Count<StoreForce>(), 1u) << "the former stream's belief has ended";
-}
-
 TEST(Adoptions, ATtlLaterABrokenStreamFreesAsEver) {
   Taken t;
   for (int second = 0; second <= 16; ++second) {

@@ -226,5 +226,20 @@ TEST(Force, NobodyIsAnsweredWhoseStreamIsOver) {
   EXPECT_TRUE(t.commands.empty() && t.notes.empty());
 }
 
+// The stream from which it was adopted may be believed until its ttl has passed, though the one that has it broke.
+TEST(Force, OfAnAdoptedLeaseWaitsForTheBeliefOfTheFormerStream) {
+  OneSession t;
+  t.Do(Adopt{
+      .session = 1, .request = 7, .name = Name("a"), .from = Owner(5), .token = 42, .owner = Owner(6), .ttl = kT});
+  t.Reply(t.Take<StoreAdopt>().op, AdoptDone{.result = AdoptDone::Result::kAdopted, .since = t.StoreNow(), .ttl = kT});
+  const auto granted = t.Event<Granted>(1, 7);
+  t.Do(StreamEnded{1});
+  t.Pass(kT - seconds(2));
+  t.Do(Forced(granted));
+  EXPECT_EQ(t.Count<StoreForce>() + t.Count<StoreRelease>(), 0u);
+  t.Pass(seconds(3));
+  EXPECT_GE(t.Count<StoreForce>(), 1u);
+}
+
 }  // namespace
 }  // namespace distlock::core
