@@ -70,9 +70,9 @@ if h.mine and h.kind == me.kind then
   local held_info = h.kind == 'x' and info_of(h) or h.mine.info
   if not is_named(held_info, broker, first_mark, last_mark) then
     local takes = found == h.mine.token
-    local is_over = string.sub(owner, 1, 2) ~= REPEATABLE and not is_marked_later(held_info, tonumber(place))
+    local is_over = string.sub(owner, 1, 2) ~= REPEATABLE and not is_marked_later(held_info, info)
     if not takes and not is_over then return {GRANTED, NOW, h.mine.token, h.mine.since, 'found'} end
-    h.mine.info = takes and string.gsub(info, 'p(%-?)', 'p%10', 1) or info
+    h.mine.info = takes and string.gsub(info, '%.', '.0', 1) or info
   end
 end
 if h.mine and h.kind == 'x' and me.kind == 'x' then
@@ -127,7 +127,7 @@ if had_place and score(had_place) ~= place then
   -- A repeat through another broker keeps the place; its own broker may move it.
   local waits = parse_waiter(owner, redis.call('HGET', WAITERS, owner))
   if waits and waits.broker == broker and not is_named(waits.info, broker, first_mark, last_mark) and
-    is_marked_later(waits.info, place) then
+    is_marked_later(waits.info, info) then
     return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''})
   end
   if not waits or waits.broker ~= broker then place = math.min(place, score(had_place) + 1) end

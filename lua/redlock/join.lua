@@ -21,7 +21,7 @@ if bad then return bad end
 drop_expired(h)
 if h.mine then
   local held_info = h.kind == 'x' and info_of(h) or h.mine.info
-  if is_marked_later(held_info, tonumber((mark_of(info)) or 0)) or tonumber(h.mine.token) > tonumber(greatest) then
+  if is_marked_later(held_info, info) or tonumber(h.mine.token) > tonumber(greatest) then
     return {HELD, NOW}
   end
 end

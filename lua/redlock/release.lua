@@ -19,7 +19,7 @@ local held = block_ms == '0' and keep_grant ~= '1' and value and not watchers an
   string.sub(value, 1, 35) == '1;' .. owner .. ';' and string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
 local mark, asked_by
 if held and first_mark ~= '0' then
-  mark, asked_by = string.match(value, '^%d+;%d+;%d+;%d+;p(%-?[1-9]%d*);(%x+);', 36)
+  asked_by, mark = string.match(value, '^%d+;%d+;%d+;%d+;p%-?%d+;(%x+)%.([1-9]%d*);', 36)
   mark = asked_by == broker and tonumber(mark)
 end
 if held and #held <= 16 and (tonumber(held) <= tonumber(token) or

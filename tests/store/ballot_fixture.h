@@ -83,7 +83,7 @@ class BallotTest : public testing::Test {
     answer.mode = core::Mode::kExclusive;
     answer.queue_length = 1;
     answer.holders.push_back(
-        {.owner = OwnerOf(n), .token = kToken - 1, .ttl = seconds(30), .info = WithMark(0, "b1", "")});
+        {.owner = OwnerOf(n), .token = kToken - 1, .ttl = seconds(30), .info = WithMark({0, 1}, "b1", "")});
     return answer;
   }
   core::HolderView Vote(uint8_t n, uint64_t token) const {

@@ -52,6 +52,33 @@ TEST_F(BallotTest, WhatALateTryOfAnAdoptionHasGotIsLeftToTheLaterOne) {
   }
 }
 
+// A server whose clock is ahead tells of a waiter there, and the candidate goes behind that one.
+TEST_F(BallotTest, ARequestIsNumberedHoweverFarThePlaceOfTheOneBeforeWas) {
+  Wait(2);
+  const AskVote first = std::get<AskVote>(sent_[0].front().command);
+  NotVoted ahead = Behind(1);
+  ahead.place = first.spec.place;
+  ahead.tail = first.spec.place + Place{1'800'000'000};
+  Answer(0, ahead);
+  ASSERT_FALSE(sent_[0].empty());
+  EXPECT_EQ(std::get<AskVote>(sent_[0].back().command).spec.place, ahead.tail + 1);
+  // The answers to the first question know the first place: nobody goes back to it.
+  NotVoted before = Behind(1);
+  before.place = first.spec.place;
+  Answer(1, before);
+  EXPECT_EQ(std::get<AskVote>(sent_[1].back().command).spec.place, ahead.tail + 1);
+  EXPECT_EQ(sent_[1].size(), 1u);
+  for (auto& sent : sent_) sent.clear();
+
+  Step(core::StoreWithdraw{.op = 9, .name = TheLock(), .owner = OwnerOf(2)});
+  ASSERT_TRUE(IsAsked<ReleaseNamed>(0));
+  const Marks owed = std::get<ReleaseNamed>(sent_[0].front().command).marks;
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, GaveBack{});
+  Wait(2);
+  ASSERT_TRUE(IsAsked<AskVote>(0));
+  EXPECT_GT(std::get<AskVote>(sent_[0].front().command).marks.first, owed.last);
+}
+
 TEST_F(BallotTest, AVoteWhoseOwnerIsNoCandidateIsReleasedByItsToken) {
   Notice(0, 1, kToken);
   ASSERT_TRUE(IsAsked<ReleaseNamed>(0));

@@ -36,6 +36,8 @@ constexpr int64_t kStart = 1'700'000'000'000'000;
 constexpr Duration kMostLate = seconds(20);  // as in the worlds
 constexpr Place kFirst = 1'600'000'000'000'000, kSecond = kFirst + 1000;
 
+// Requests are told apart by their places here.
+uint64_t MarkOf(Place place) { return static_cast<uint64_t>(place); }
 core::LockName TheLock() { return core::LockName::Encode("default", "k"); }
 // The first byte tells which kind of owner it is.
 OwnerId OwnerOf(uint8_t kind, uint8_t number) {
@@ -133,15 +135,18 @@ std::vector<core::StoreNote> CopiesOf(const Had& had) {
 }
 
 ballot::Spec SpecOf(const Had& had, Place place) {
-  return {.name = TheLock(), .owner = had.owner, .ttl = seconds(60), .info = "i", .place = place};
+  return {
+      .name = TheLock(), .owner = had.owner, .ttl = seconds(60), .info = "i", .place = place, .mark = MarkOf(place)};
 }
 // As high as another server may have made it necessary.
 uint64_t Raised(const Had& had) { return had.token + 3'600'000'000; }
 
 template <>
 std::vector<ballot::AskVote> CopiesOf(const Had& had) {
-  ballot::AskVote ask{
-      .spec = SpecOf(had, kFirst), .run_before = had.run_before, .least_token = kStart, .marks = Marks::Of(kFirst)};
+  ballot::AskVote ask{.spec = SpecOf(had, kFirst),
+                      .run_before = had.run_before,
+                      .least_token = kStart,
+                      .marks = Marks::Of(MarkOf(kFirst))};
   ballot::AskVote waits = ask, takes = ask;
   waits.wait = true;
   takes.found = had.token;
@@ -149,7 +154,7 @@ std::vector<ballot::AskVote> CopiesOf(const Had& had) {
 }
 template <>
 std::vector<ballot::ConfirmVote> CopiesOf(const Had& had) {
-  return {{TheLock(), had.owner, Marks::Of(kFirst), Raised(had), seconds(60)}};
+  return {{TheLock(), had.owner, Marks::Of(MarkOf(kFirst)), Raised(had), seconds(60)}};
 }
 template <>
 std::vector<ballot::JoinGrant> CopiesOf(const Had& had) {
@@ -158,11 +163,12 @@ std::vector<ballot::JoinGrant> CopiesOf(const Had& had) {
 }
 template <>
 std::vector<ballot::YieldVote> CopiesOf(const Had& had) {
-  return {{SpecOf(had, kFirst), had.token, true, kStart, Marks::Of(kFirst)}};
+  return {{SpecOf(had, kFirst), had.token, true, kStart, Marks::Of(MarkOf(kFirst))}};
 }
 template <>
 std::vector<ballot::ReleaseNamed> CopiesOf(const Had& had) {
-  ballot::ReleaseNamed owed{.name = TheLock(), .owner = had.owner, .marks = Marks::Of(kFirst), .least_token = kStart};
+  ballot::ReleaseNamed owed{
+      .name = TheLock(), .owner = had.owner, .marks = Marks::Of(MarkOf(kFirst)), .least_token = kStart};
   ballot::ReleaseNamed release = owed, blocks = owed, withdrawal = owed;
   release.token = blocks.token = had.token;
   blocks.block = seconds(5);
@@ -251,7 +257,7 @@ class LateCopies : public testing::Test {
     return {.spec = SpecOf({.owner = owner}, place),
             .wait = wait,
             .least_token = static_cast<uint64_t>(model_.now_us()),
-            .marks = Marks::Of(place)};
+            .marks = Marks::Of(MarkOf(place))};
   }
 
   sim::RedisModel model_{kStart};
@@ -291,7 +297,8 @@ TEST_P(LateVotes, LeaveTheNextGrantAlone) {
   Vote(Ask(owner, kFirst));
   const Had had{owner, Token(owner), Now() + milliseconds(500)};
   const Copies copies = ForSeveral(had);
-  Vote(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(kFirst), .least_token = kStart});
+  Vote(ballot::ReleaseNamed{
+      .name = TheLock(), .owner = owner, .marks = Marks::Of(MarkOf(kFirst)), .least_token = kStart});
   model_.Advance(model_.now_us() + 1000);
   Vote(Ask(owner, kSecond));
   model_.Advance(model_.now_us() + late / microseconds(1));
@@ -304,7 +311,8 @@ TEST_P(LateVotes, LeaveTheNextPlaceAlone) {
   Vote(Ask(OwnerOf(0, 9), kFirst - 1));
   Vote(Ask(owner, kFirst, /*wait=*/true));
   const Copies copies = ForSeveral({owner, 0, Now() + milliseconds(500)});
-  Vote(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(kFirst), .least_token = kStart});
+  Vote(ballot::ReleaseNamed{
+      .name = TheLock(), .owner = owner, .marks = Marks::Of(MarkOf(kFirst)), .least_token = kStart});
   Vote(Ask(owner, kSecond, /*wait=*/true));
   model_.Advance(model_.now_us() + late / microseconds(1));
   ExpectNoChange(copies, owner, /*waits=*/true);
@@ -330,7 +338,8 @@ TEST_F(LateCopies, WhatIsFoundIsNobodysToGiveBack) {
   EXPECT_NE(Shown(), before) << "it has another mark";
   EXPECT_EQ(Token(owner), token);
   const auto owed = [&](Place place) {
-    return ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(place), .least_token = kStart};
+    return ballot::ReleaseNamed{
+        .name = TheLock(), .owner = owner, .marks = Marks::Of(MarkOf(place)), .least_token = kStart};
   };
   Vote(owed(kFirst));
   Vote(owed(kSecond));
@@ -349,7 +358,7 @@ TEST_F(LateCopies, OfOneBrokerLeaveAloneWhatAnotherBrokerWasGiven) {
   const auto of_other = [&](const ballot::NodeCommand& command) {
     Run(other.Encode(command, sim::KnownClock(), true).bytes);
   };
-  const Marks all{kFirst, kSecond + 1000};
+  const Marks all{MarkOf(kFirst), MarkOf(kSecond) + 1000};
   of_other(Ask(owner, kSecond));
   const uint64_t token = Token(owner);
   ASSERT_NE(token, 0u);
@@ -360,7 +369,8 @@ TEST_F(LateCopies, OfOneBrokerLeaveAloneWhatAnotherBrokerWasGiven) {
   asks.marks = all;
   Vote(asks);
   EXPECT_EQ(Token(owner), token);
-  of_other(ballot::ReleaseNamed{.name = TheLock(), .owner = owner, .marks = Marks::Of(kSecond), .least_token = kStart});
+  of_other(ballot::ReleaseNamed{
+      .name = TheLock(), .owner = owner, .marks = Marks::Of(MarkOf(kSecond)), .least_token = kStart});
   EXPECT_EQ(Token(owner), 0u) << "its own broker may";
 }
 

@@ -21,7 +21,7 @@ struct Encoder {
   int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
   std::string Info(const ballot::Spec& spec) const {
-    return StoredInfo(spec.max_hold, ballot::WithMark(spec.place, options.broker_id, spec.info));
+    return StoredInfo(spec.max_hold, ballot::WithMark({spec.place, spec.mark}, options.broker_id, spec.info));
   }
   static std::string Least(uint64_t token) { return Cat("t", token); }
 

@@ -115,7 +115,6 @@ uint64_t Candidates::OnFound(Candidate& candidate, const Sent& sent, const Voted
 
 void Candidates::MoveTo(Candidate& candidate, Place place) {
   candidate.spec.place = place;
-  candidate.marks.Add(Marks::Of(place));
   context_.nodes.PassPlace(place, context_.now);
 }
 
@@ -138,7 +137,7 @@ bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& an
     stand.rivals.clear();
     for (core::HolderView& view : answer.holders) {
       Rival rival;
-      rival.place = TakePlace(view.info);
+      rival.place = TakeMark(view.info).place;
       rival.view = std::move(view);
       rival.view.since = SinceOf(rival.view.token);
       stand.rivals.push_back(std::move(rival));
@@ -148,7 +147,9 @@ bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& an
     candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
     return false;
   }
-  return candidate.phase == Phase::kVoting && answer.queued && MovePlace(candidate, answer);
+  // An answer to an earlier question knows the former place.
+  const bool is_current = sent.id == candidate.round;
+  return is_current && candidate.phase == Phase::kVoting && answer.queued && MovePlace(candidate, answer);
 }
 
 bool Candidates::MovePlace(Candidate& candidate, const NotVoted& answer) {
@@ -249,7 +250,9 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
 
 void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
   if (sent.token != candidate.token) return;
-  if (std::holds_alternative<Conflict>(outcome)) return JoinLater(candidate);
+  if (std::holds_alternative<Conflict>(outcome) || std::holds_alternative<core::AcquireLate>(outcome)) {
+    return JoinLater(candidate);
+  }
   if (!std::holds_alternative<Joined>(outcome)) return;
   Stand& stand = candidate.stands[sent.node];
   stand.token = sent.token;

@@ -133,7 +133,7 @@ void Candidates::JoinRest(Candidate& candidate) {
   if (asks) context_.Count(QuorumRound::kJoin);
 }
 
-// Somebody else had that server's vote, who cannot get the lock, and gives it back soon.
+// Somebody else had that server's vote, who cannot get the lock and gives it back soon; or the server stood still.
 void Candidates::JoinLater(Candidate& candidate) {
   if (candidate.phase != Phase::kHeld || candidate.back_off >= kMostJoins) return;
   const Duration pause = context_.Trips(kGatherTrips) * (1 << candidate.back_off++);
@@ -152,7 +152,7 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   }
   Candidate& candidate = *slot;
   candidate.spec = std::move(spec);
-  candidate.marks.Add(Marks::Of(candidate.spec.place));
+  candidate.marks.Add(Marks::Of(candidate.spec.mark));
   candidate.phase = Phase::kHeld;
   candidate.token = token;
   candidate.hold_until = HoldUntil(candidate.spec, from - held_for);

@@ -17,7 +17,7 @@ using StandAnswer = Stand::Answer;
 
 constexpr Duration kVoteAttempt = std::chrono::milliseconds(500);
 
-Spec SpecOf(const core::StoreAcquire& in, Place place) {
+Spec SpecOf(const core::StoreAcquire& in, Place place, uint64_t mark) {
   return {.name = in.name,
           .owner = in.owner,
           .want = in.want,
@@ -25,7 +25,8 @@ Spec SpecOf(const core::StoreAcquire& in, Place place) {
           .lock_delay = in.lock_delay,
           .max_hold = in.max_hold,
           .info = in.info,
-          .place = place};
+          .place = place,
+          .mark = mark};
 }
 
 Debts::Due OwedBy(const Candidate& candidate, const Marks& marks) {
@@ -41,13 +42,14 @@ void Candidates::Acquire(const core::StoreAcquire& in) {
     slot = std::make_unique<Candidate>();
     slot->serial = ++last_serial_;
     slot->spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(in.want));
-    slot->marks = Marks::Of(slot->spec.place);
+    slot->spec.mark = context_.NextMark();
+    slot->marks = Marks::Of(slot->spec.mark);
     slot->stands.resize(context_.nodes.size());
     by_lock_[in.name].emplace(slot->serial, slot.get());
     by_serial_.emplace(slot->serial, slot.get());
   }
   Candidate& candidate = *slot;
-  candidate.spec = SpecOf(in, candidate.spec.place);
+  candidate.spec = SpecOf(in, candidate.spec.place, candidate.spec.mark);
   candidate.questions.push_back({in.op, context_.now});
   candidate.waits = in.wait;
   candidate.again = in.again;
@@ -214,7 +216,8 @@ void Candidates::Split(Candidate& candidate) {
   }
   const Marks marks = candidate.marks;
   candidate.spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(candidate.spec.want));
-  candidate.marks = Marks::Of(candidate.spec.place);
+  candidate.spec.mark = context_.NextMark();
+  candidate.marks = Marks::Of(candidate.spec.mark);
   candidate.marked_from = context_.now;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     Stand& stand = candidate.stands[node];

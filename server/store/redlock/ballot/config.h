@@ -8,8 +8,8 @@
 namespace distlock::store::ballot {
 
 struct Config {
-  std::string broker_id;  // as scripts are given it
-  size_t nodes = 3;  // configured: odd, 3..kMaxNodes
+  std::string broker_id;  // as scripts are given it; of this ballot alone, since it numbers its requests from 1
+  size_t nodes = 3;       // configured: odd, 3..kMaxNodes
   Duration validity = std::chrono::seconds(3);
   uint32_t clock_drift_ppm = 500;
   Duration queue_slot = std::chrono::seconds(30);

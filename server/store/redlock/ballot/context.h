@@ -32,6 +32,9 @@ class Context {
  public:
   explicit Context(const Config& the_config) : config(the_config), nodes(the_config), random_(the_config.seed) {}
 
+  // Greater than all before: of a request for votes.
+  uint64_t NextMark() { return ++last_mark_; }
+
   void Begin(Instant at, std::vector<Effect>& effects) {
     now = std::max(now, at);
     effects_ = &effects;
@@ -118,6 +121,7 @@ class Context {
 
   uint64_t random_;
   NodeOp next_op_ = 1;
+  uint64_t last_mark_ = 0;
   std::vector<Effect>* effects_ = nullptr;
   bool holds_grants_ = false;
   std::vector<HeldGrant> held_grants_;

@@ -28,7 +28,7 @@ Duration QuorumLeft(std::vector<Duration> lefts, size_t quorum) {
 void AddHolder(core::HolderView&& view, absl::btree_map<OwnerId, Seen>& seen) {
   Seen& one = seen[view.owner];
   one.lefts.push_back(view.time_left);
-  const Place place = TakePlace(view.info);
+  const Place place = TakeMark(view.info).place;
   one.tokens.Add(view.token);
   if (one.count++ == 0 || view.token > one.view.token) {
     one.view = std::move(view);
@@ -72,7 +72,7 @@ core::LockView MergeViews(std::vector<core::LockView> views, size_t nodes) {
     for (auto& waiter : view.waiters) {
       SeenWaiter& one = waiters[waiter.owner];
       ++one.count;
-      const Place place = TakePlace(waiter.info);
+      const Place place = TakeMark(waiter.info).place;
       if (one.count > 1) continue;
       one.place = place;
       one.view = std::move(waiter);

@@ -55,14 +55,13 @@ struct Claim {
 // When a grant was made, by the median of the clocks, which its token is taken from: each server has another stamp.
 inline core::StoreTime SinceOf(uint64_t token) { return {static_cast<int64_t>(token)}; }
 
-// Names what a candidate has asked for: it asks for a place, and what it gets has that place for its mark. From the
-// first mark to the last one; none by default. Each candidate of an owner at this broker has later ones than the one
-// before.
+// Names what was asked for: what a candidate gets has the mark under which it has asked. From the first to the last one;
+// none by default. Each candidate at this broker has a greater one than any before.
 struct Marks {
-  Place first = 0;
-  Place last = 0;
+  uint64_t first = 0;
+  uint64_t last = 0;
 
-  static Marks Of(Place place) { return {place, place}; }
+  static Marks Of(uint64_t mark) { return {mark, mark}; }
   bool empty() const { return first == 0 && last == 0; }
   void Add(const Marks& other) {
     if (other.empty()) return;
@@ -80,6 +79,7 @@ struct Spec {
   Duration max_hold{};
   std::string info;
   Place place = 0;
+  uint64_t mark = 0;
 
   Claim claim() const { return {name, owner}; }
 };

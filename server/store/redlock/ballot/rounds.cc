@@ -40,7 +40,7 @@ void Rounds::Begin(core::OpId op, core::StoreCommand&& command) {
   round.silence = context_.now + std::max(context_.config.node_timeout, context_.Trips(kPatienceTrips));
   if (auto* adopt = std::get_if<core::StoreAdopt>(&round.command)) {
     const Place place = context_.nodes.NextPlace(context_.now, core::IsPreferred(adopt->want));
-    adopt->info = WithMark(place, context_.config.broker_id, adopt->info);
+    adopt->info = WithMark({place, context_.NextMark()}, context_.config.broker_id, adopt->info);
   }
   const bool one_by_one = std::holds_alternative<core::StoreForce>(round.command);
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
@@ -337,7 +337,9 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
               .lock_delay = merged.lock_delay,
               .max_hold = merged.max_hold,
               .info = adopt.info};
-    spec.place = TakePlace(spec.info);
+    const Asked asked = TakeMark(spec.info);
+    spec.place = asked.place;
+    spec.mark = asked.mark;
     for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
       if ((round.adopted & Bit(node)) == 0) debts_.OweOne(node, owed);
     }
@@ -352,7 +354,8 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   if (refusal != nullptr && refusal->result == Result::kLater) return Answer(round, *refusal);
   // A server or two may have taken it over, with the mark of this round.
   std::string info = adopt.info;
-  debts_.OweAll({.claim = {adopt.name, adopt.owner}, .marks = Marks::Of(TakePlace(info)), .life = kOfStray}, nullptr);
+  debts_.OweAll({.claim = {adopt.name, adopt.owner}, .marks = Marks::Of(TakeMark(info).mark), .life = kOfStray},
+                nullptr);
   return Answer(round, refusal != nullptr ? *refusal : core::AdoptDone{});
 }
 
