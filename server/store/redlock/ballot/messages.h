@@ -55,8 +55,8 @@ struct Claim {
 // When a grant was made, by the median of the clocks, which its token is taken from: each server has another stamp.
 inline core::StoreTime SinceOf(uint64_t token) { return {static_cast<int64_t>(token)}; }
 
-// Names what was asked for: what a candidate gets has the mark under which it has asked. From the first to the last one;
-// none by default. Each candidate at this broker has a greater one than any before.
+// Names what was asked for: what a candidate gets has the mark under which it has asked. From the first mark to the
+// last one; none by default. Each candidate at this broker has a greater one than any before.
 struct Marks {
   uint64_t first = 0;
   uint64_t last = 0;
