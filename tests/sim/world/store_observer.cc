@@ -178,10 +178,11 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
     const auto known = lease_of_.find(owner);
     // In both formats: after owner or expiry, and five more parts. The bound of the hold may stand in front of it, and
-    // the holder's place at one server of a quorum.
+    // the holder's place and mark at one server of a quorum.
     int at = 6;
     const bool may_linger = Part(value, at) == "l";
-    for (const char front : {'h', 'p'}) at += Part(value, at).starts_with(front) ? 1 : 0;
+    at += Part(value, at).starts_with('h') ? 1 : 0;
+    at += Part(value, at).starts_with('p') ? 2 : 0;
     if (may_linger) at += Part(value, at + 2) == "r" ? 3 : 2;
     const std::string_view info_first = Part(value, at);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
