@@ -30,6 +30,46 @@ TEST_F(ClusterStoreTest, ANodeThatNamesItselfAloneAtTheStartIsNotTheOnlyOneThatI
   EXPECT_NE(Cause().find("NOREPLICAS"), std::string::npos) << Cause();
 }
 
+// A list that lacks the other nodes' locks would look complete.
+TEST_F(ClusterStoreTest, ListsNothingWhileSlotsHaveNoKnownNode) {
+  played_["a"].alone = true;
+  played_["b"].deaf = true;
+  Make();
+  Pass(seconds(2));
+  ASSERT_TRUE(up_);
+  const auto list = [this](const std::string& token) {
+    absl::StatusOr<LockPage> page = absl::UnknownError("nothing came");
+    store_->List("ns", "", 10, token, seconds(5), [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+    Pass(milliseconds(10));
+    return page;
+  };
+  for (const char* token : {"", "id0.", "id8192.", "idx."}) {
+    const auto page = list(token);
+    EXPECT_EQ(page.status().code(), absl::StatusCode::kUnavailable) << token << ": " << page.status();
+    EXPECT_NE(page.status().message().find("slot"), std::string::npos) << page.status();
+  }
+  played_["b"].deaf = false;
+  Pass(seconds(2));
+  const auto first = list("");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->next_page_token, "id8192.");
+  const auto last = list(first->next_page_token);
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_EQ(last->next_page_token, "");
+}
+
+// By MOVED only an address is known, which has no place in the order of the walk.
+TEST_F(ClusterStoreTest, ListsNothingWhileANodeIsKnownByItsAddressAlone) {
+  played_["c"] = {.first = 0, .last = 0, .id = "c", .has_slots = false};
+  Make();
+  played_["a"].moved_to = "c";
+  Acquire("a");
+  absl::StatusOr<LockPage> page = absl::UnknownError("nothing came");
+  store_->List("ns", "", 10, "", seconds(5), [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+  Pass(milliseconds(3));
+  EXPECT_EQ(page.status().code(), absl::StatusCode::kUnavailable) << page.status();
+}
+
 TEST_F(ClusterStoreTest, ASeedThatDoesNotAnswerKeepsNobodyFromBeingAsked) {
   played_["a"].alone = true;
   played_["b"].deaf = true;

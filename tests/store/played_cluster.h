@@ -204,6 +204,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
       }
     }
     if (word(0) == "PUBLISH") return ":1\r\n";
+    if (word(0) == "SCAN") return Cat("*2\r\n", BulkOf("0"), "*0\r\n");
     if (word(0) == "TIME") {
       const int64_t time_us = TimeUs(node);
       return ArrayOf({Cat(time_us / 1'000'000), Cat(time_us % 1'000'000)});

@@ -163,10 +163,13 @@ void ClusterStore::List(std::string escaped_namespace, std::string escaped_key_p
   // The node that the token names, or, when it is gone, the one behind it.
   NodeNumber here = kNoNode;
   std::string here_id, next_id;
+  size_t walked = 0;  // slots
   const auto known = static_cast<NodeNumber>(nodes_.map().nodes().size());
   for (NodeNumber number = 0; number < known; ++number) {
     const auto& node = nodes_.map().nodes()[number];
-    if (!node || node->slots == 0 || node->id.empty() || node->id < at) continue;
+    if (!node || node->slots == 0 || node->id.empty()) continue;
+    walked += node->slots;
+    if (node->id < at) continue;
     if (here == kNoNode || node->id < here_id) {
       next_id = here == kNoNode ? next_id : here_id;
       here = number;
@@ -175,9 +178,13 @@ void ClusterStore::List(std::string escaped_namespace, std::string escaped_key_p
       next_id = node->id;
     }
   }
+  // The node that was asked first may have named itself alone: without the others the list would look complete.
+  if (walked < kSlots) {
+    const std::string cause = nodes_.any_up() ? "not all slots of the Cluster have a known node" : nodes_.trouble();
+    return RefuseSoon(id, absl::UnavailableError(cause));
+  }
   ServerNode* const node = nodes_.Node(here);
   if (node == nullptr) {
-    if (page_token.empty()) return RefuseSoon(id, absl::UnavailableError(nodes_.trouble()));
     later_.emplace_back([this, id, done] {
       if (queries_.Take(id)) done(LockPage{});
     });
