@@ -141,11 +141,15 @@ void ReplicaServer::Promote() {
 }
 
 // A follower is not followed.
-void ReplicaServer::Attach(ReplicaServer* follower, const WirePtr& wire) {
+void ReplicaServer::Attach(ReplicaServer* follower, const WirePtr& wire, uint64_t attempt) {
   if (!leads()) return wire->Close(Wire::kServer);
   Sync();
+  // What was written to a connection that the follower has given up may come late, behind its next connection.
+  const bool is_late = std::ranges::any_of(
+      followers_, [&](const Follower& one) { return one.server == follower && one.attempt > attempt; });
+  if (is_late) return wire->Close(Wire::kServer);
   std::erase_if(followers_, [&](const Follower& one) { return one.server == follower; });
-  followers_.push_back({follower, wire, 0, Second()});
+  followers_.push_back({follower, wire, attempt, 0, Second()});
   wire->on_closed[Wire::kServer] = [this, weak = std::weak_ptr(wire)] {
     std::erase_if(followers_, [&](const Follower& one) { return one.wire.lock() == weak.lock(); });
     Count();
@@ -219,8 +223,8 @@ void ReplicaServer::Connect() {
   if (!primary_->alive()) return again();
   up_ = Wire::Connect(env_, *this, *primary_);
   up_->on_closed[Wire::kClient] = again;
-  up_->Send(Wire::kClient, [this, primary = primary_, weak = std::weak_ptr(up_)] {
-    if (const WirePtr wire = weak.lock()) primary->Attach(this, wire);
+  up_->Send(Wire::kClient, [this, primary = primary_, weak = std::weak_ptr(up_), attempt] {
+    if (const WirePtr wire = weak.lock()) primary->Attach(this, wire, attempt);
   });
   ConfirmEachSecond();
 }

@@ -48,6 +48,7 @@ class ReplicaServer : public StoreProcess {
   struct Follower {
     ReplicaServer* server;
     std::weak_ptr<Wire> wire;
+    uint64_t attempt;
     uint64_t confirmed = 0;
     int64_t heard = 0;  // second of this server's clock
   };
@@ -61,7 +62,7 @@ class ReplicaServer : public StoreProcess {
   };
 
   void Connect();
-  void Attach(ReplicaServer* follower, const WirePtr& wire);
+  void Attach(ReplicaServer* follower, const WirePtr& wire, uint64_t attempt);
   void OnConfirmed(const ReplicaServer* follower, uint64_t offset);
   void OnCopied(const RedisModel& data, uint64_t offset);
   void OnStreamed(const Effects& effects, uint64_t offset);
