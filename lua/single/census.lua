@@ -8,30 +8,42 @@
 --      complete_if: "never", "beating" (a heartbeat shows that nothing is missing), "original" (the data are no copy of
 --      another server's), or both, "beating original"; started_us (when the server's process began, to the second; 0:
 --      not known), copied: "promoted" (it was a replica), "copied" (it has replicas) or "";
---      ttls (what brokers have said of their longest ttl: "ttl_ms:age_ms,...")
+--      ttls (what brokers have said of their longest ttl: "ttl_ms:age_ms,..."),
+--      place (of several servers with data of their own: this one's address; else ""),
+--      has_marked (1: the caller has read or written this marker before, and known_since_us since then)
 -- {CENSUSED, time, since_us (0: open), hold_off_ms, longest_ttl_ms, copied (1: it has, or had, replicas), ttls}
 --      hold_off and longest_ttl: the largest that any broker has named here
 -- include parts/head.lua
 local BEATS, SECOND, LATER, MOST = 3000000, 1000000, 10000000, 8
-local identity, since, confirm, keep, hold_off, longest, known_hold_off, complete_if, started, copied, said =
-  unpack(ARGV)
+local identity, since, confirm, keep, hold_off, longest, known_hold_off, complete_if, started, copied, said,
+  place, has_marked = unpack(ARGV)
 local keys = redis.call('MGET', KEYS[1], KEYS[2])
 local marked, marked_since, marked_hold_off, marked_longest =
   string.match(keys[1] or '', '^([^;]+);(%d+);(%d+);(%d+)$')
-local seen, beat, had_replicas, ttls = string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*)$')
-local is_judged = seen == identity or since ~= '0'
+local seen, beat, had_replicas, ttls, beat_place =
+  string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*);(.*)$')
+
+-- Whoever has known the marker finds it gone, or another one of the same data: they were deleted meanwhile.
+local is_lost = since ~= '0' and has_marked == '1' and (not marked and seen ~= identity or
+  marked == identity and (marked_since == '0' or tonumber(marked_since) > tonumber(since)))
+local is_known = seen == identity or since ~= '0'
+if is_lost then since = '0' end
+local is_new = not is_lost and not is_known
 beat, started, hold_off = tonumber(beat or 0), tonumber(started), tonumber(hold_off)
 
 -- Data that were still written elsewhere while this process was running have been copied from there. A stamp from the
 -- future is one of a clock that was set.
 local is_copy = copied == 'promoted' or
-  (not is_judged and seen and started > 0 and beat > started + 2 * SECOND and beat <= now)
-if not is_judged then
+  (is_new and seen and started > 0 and beat > started + 2 * SECOND and beat <= now)
+if is_new then
   -- Where there are replicas, one of them may have been promoted and restarted before anybody has seen it.
   local beats_on = started > 0 and had_replicas ~= '1' and beat >= started - BEATS and beat <= started + SECOND
   if string.find(complete_if, 'original', 1, true) and not is_copy and had_replicas ~= '1' or
-    string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on then hold_off = 0 end
-elseif complete_if ~= 'never' and tonumber(marked == identity and marked_hold_off or known_hold_off) == 0 then
+    string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on and beat_place == place then
+    hold_off = 0
+  end
+elseif not is_lost and complete_if ~= 'never' and
+  tonumber(marked == identity and marked_hold_off or known_hold_off) == 0 then
   hold_off = 0
 end
 
@@ -39,7 +51,7 @@ if marked == identity then
   if marked_since ~= '0' then since = marked_since end
   hold_off = math.max(hold_off, tonumber(marked_hold_off))
   longest = string.format('%.0f', math.max(tonumber(longest), tonumber(marked_longest)))
-elseif seen == identity or since ~= '0' then
+elseif is_known then
   hold_off = math.max(hold_off, tonumber(known_hold_off))
 elseif marked then
   -- The hold-off of the data before is over only by itself.
@@ -70,5 +82,5 @@ for _, ttl in ipairs(order) do
   end
 end
 local has_replicas = (copied ~= '' or is_copy or had_replicas == '1') and '1' or '0'
-redis.call('SET', KEYS[2], table.concat({identity, NOW, has_replicas, table.concat(kept, ',')}, ';'), 'PX', keep)
+redis.call('SET', KEYS[2], table.concat({identity, NOW, has_replicas, table.concat(kept, ','), place}, ';'), 'PX', keep)
 return {CENSUSED, NOW, since, hold_off, longest, has_replicas, table.concat(ages, ',')}

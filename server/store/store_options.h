@@ -40,6 +40,9 @@ struct HoldOffOptions {
   bool can_fail_over = false;  // a replica may be made the primary
   // How long a primary that was replaced may go on granting when nothing else ends that.
   core::Duration unguarded = std::chrono::seconds(12);
+  // Of one of several servers with data of their own: its address, as all brokers name it. Data that were written at
+  // another one are never taken for complete.
+  std::string place;
   std::optional<core::Duration> node_timeout;  // of a Cluster, which `unguarded` follows from, if it is known
 };
 

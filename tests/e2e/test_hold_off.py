@@ -45,6 +45,30 @@ def test_a_store_that_lost_only_its_connections_holds_nobody_off(world):
     assert redis.command("EXISTS", "dl:m") == 1
 
 
+def test_a_store_whose_data_were_deleted_grants_nobody_what_it_has_forgotten(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, *HOLD_OFF)
+    client = world.client(daemon.url)
+    assert Holder(client, "session", ttl=3).granted()  # the first hold-off is over
+    redis.command("FLUSHALL")
+    flushed = boot_now()
+    eventually(lambda: "data were deleted while it was running" in daemon.log(), "the warning")
+    assert Holder(client, "session", ttl=3, key="another").granted()
+    assert boot_now() - flushed >= MAX_TTL_S
+
+
+def test_a_store_without_a_hold_off_whose_data_were_deleted_is_warned_of(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url)
+    client = world.client(daemon.url)
+    assert Holder(client, "session", ttl=3).granted()
+    redis.command("FLUSHALL")
+    eventually(lambda: "data were deleted while it was running" in daemon.log(), "the warning")
+    before = boot_now()
+    assert Holder(client, "session", ttl=3, key="another").granted()
+    assert boot_now() - before < 3
+
+
 def test_who_is_off_is_warned_and_has_no_marker(world):
     redis = world.redis()
     daemon = world.distlockd(redis.url, "--failover-hold-off", "0")

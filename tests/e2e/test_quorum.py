@@ -17,8 +17,8 @@ TTL_S = 6.0
 class ServerSet:
     """So many servers, all new, and the URL that names them."""
 
-    def __init__(self, world, count):
-        self.servers = [world.redis(name=f"server{i}", tcp=True) for i in range(count)]
+    def __init__(self, world, count, args=lambda number: ()):
+        self.servers = [world.redis(name=f"server{i}", tcp=True, args=args(i)) for i in range(count)]
         self.url = "redlock://" + ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
 
     @property

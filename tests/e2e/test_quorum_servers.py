@@ -3,6 +3,7 @@
 is set, one with replicas; and what the status says of them.
 """
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -83,6 +84,46 @@ def test_a_server_whose_clock_is_set_does_not_count_for_a_while(world):
                    "the clock being too far off to count after that")
         clock.step(-5)
         eventually(lambda: all(", up, counted" in line for line in status(broker)), "all servers counting again")
+
+
+def test_a_server_whose_data_are_deleted_does_not_count_for_a_while(world):
+    quorum = ServerSet(world, 3)
+    broker = start(world, quorum)
+    flushed = quorum.servers[0]
+    with broker.client() as client:
+        eventually(lambda: all(", up, counted" in line for line in status(broker)), "all servers counting")
+        holder = Holder(client, "session", ttl=TTL_S).granted()
+        flushed.command("FLUSHALL")
+        eventually(lambda: "forgotten" in client.status().store_nodes[0].not_counted, "the server being told apart")
+        assert "data were deleted while it was running" in broker.log()
+        assert not any(node.not_counted for node in client.status().store_nodes[1:])
+        assert holder.believes() and not holder.all("lost")
+        eventually(lambda: all(", up, counted" in line for line in status(broker)), "all servers counting again")
+
+
+def test_a_server_that_is_back_with_the_data_of_another_does_not_count_for_a_while(world):
+    durable = ("--appendonly", "yes", "--appendfsync", "always", "--appenddirname")
+    quorum = ServerSet(world, 3, args=lambda number: (*durable, f"data{number}"))
+    broker = start(world, quorum)
+    server = quorum.servers[1]
+
+    def restart(data):
+        server.kill()
+        shutil.copytree(server.folder / data, server.folder / "copy")
+        shutil.rmtree(server.folder / "data1")
+        (server.folder / "copy").rename(server.folder / "data1")
+        server.start()
+        return eventually(lambda: [node for node in client.status().store_nodes[1:2] if node.identity != identity
+                                   and node.identity], "the server being back")[0].not_counted
+
+    with broker.client() as client:
+        eventually(lambda: all(", up, counted" in line for line in status(broker)), "all servers counting")
+        eventually(lambda: all(one.command("EXISTS", "dl:beat") for one in quorum.servers), "each being marked")
+        identity = client.status().store_nodes[1].identity
+        assert restart("data1") == "", "with its own data it counts at once"
+        eventually(lambda: all(", up, counted" in line for line in status(broker)), "all servers counting")
+        identity = client.status().store_nodes[1].identity
+        assert "forgotten" in restart("data0")
 
 
 def test_replicas_behind_a_server_are_warned_of(world):

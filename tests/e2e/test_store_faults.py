@@ -191,6 +191,18 @@ def test_a_queue_survives_a_store_that_lost_its_data(world, redis):
         assert client.release(one.grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
 
 
+def test_a_store_that_begins_to_evict_is_refused(world, redis):
+    daemon = world.distlockd(redis.url, *FAST)
+    client = world.client(daemon.url)
+    client.acquire(client.spec("k", 20))
+    redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+    eventually(lambda: not daemon.serving(), "health")
+    assert "its maxmemory-policy is 'allkeys-random'" in daemon.log()
+    redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    eventually(daemon.serving, "health")
+    assert client.acquire(client.spec("other", 20)).fencing_token > 0
+
+
 # ---- Error replies ----
 
 def read_only(redis):

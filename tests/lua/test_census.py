@@ -20,10 +20,10 @@ class Reply:
 
 
 def count(redis, identity="run:replid", known=0, confirm=1, hold=5_000, ttl=3_000, known_hold=0, complete_if="never",
-          started=0, copied="", said=()):
+          started=0, copied="", said=(), place="", marked=0):
     ttls = ",".join(f"{ttl}:{age}" for ttl, age in said)
     reply = redis("EVALSHA", SHA["census"], 2, "dl:m", "dl:beat", identity, known, confirm, 60_000, hold, ttl,
-                  known_hold, complete_if, started, copied, ttls)
+                  known_hold, complete_if, started, copied, ttls, place, marked)
     assert reply[0] == CENSUSED and 0 < redis("PTTL", "dl:m") <= 60_000 and 0 < redis("PTTL", "dl:beat") <= 60_000
     return Reply(reply[1:])
 
@@ -33,8 +33,8 @@ def server_us(redis):
     return int(seconds) * 1_000_000 + int(micros)
 
 
-def beat(redis, ago_ms, identity="before:replid", replicas=0, ttls=""):
-    redis("SET", "dl:beat", f"{identity};{server_us(redis) - ago_ms * 1000};{replicas};{ttls}", "PX", 60_000)
+def beat(redis, ago_ms, identity="before:replid", replicas=0, ttls="", place=""):
+    redis("SET", "dl:beat", f"{identity};{server_us(redis) - ago_ms * 1000};{replicas};{ttls};{place}", "PX", 60_000)
 
 
 def test_the_marker_keeps_since_when(redis):
@@ -53,8 +53,37 @@ def test_it_stays_open_until_it_is_confirmed(redis):
     assert count(redis, confirm=0).since == confirmed.since
 
 
-def test_a_lost_marker_comes_back_as_it_is_known(redis):
+def test_a_marker_that_is_not_there_comes_back_as_it_is_known(redis):
     assert count(redis, known=12345).since == 12345 and count(redis).since == 12345
+
+
+def test_a_marker_that_was_deleted_alone_comes_back_as_it_is_known(redis):
+    first = count(redis)
+    redis("DEL", "dl:m")
+    again = count(redis, known=first.since, complete_if="beating", marked=1)
+    assert (again.since, again.hold) == (first.since, 0)
+
+
+@pytest.mark.parametrize("complete_if", ["never", "beating", "original", "beating original"])
+def test_data_that_were_deleted_while_the_server_ran_are_judged_anew(redis, complete_if):
+    known = count(redis, known=12345, complete_if=complete_if, started=server_us(redis)).since
+    redis("FLUSHALL")
+    found = count(redis, known=known, complete_if=complete_if, started=server_us(redis), marked=1)
+    assert found.since == found.now and found.hold == 5_000
+    time.sleep(0.001)
+    again = count(redis, known=found.since, known_hold=5_000, complete_if=complete_if, marked=1)
+    assert (again.since, again.hold) == (found.since, 5_000), "judged once"
+
+
+@pytest.mark.parametrize("confirm", [0, 1])
+def test_a_newcomer_does_not_hide_that_data_were_deleted(redis, confirm):
+    known = count(redis, known=12345, complete_if="original").since
+    redis("FLUSHALL")
+    newcomer = count(redis, confirm=confirm, complete_if="original")
+    assert newcomer.hold == 0, "it has known nothing"
+    found = count(redis, known=known, complete_if="original", started=1, marked=1)
+    assert found.since == (newcomer.since or found.now) and found.hold == 5_000 and not found.replicated
+    assert count(redis, known=newcomer.since, complete_if="original", marked=1).hold == 5_000, "and so the newcomer"
 
 
 def test_brokers_of_the_release_before_read_and_write_the_marker_alone(redis):
@@ -91,10 +120,22 @@ def test_a_clock_that_was_set_back_makes_no_hold_off_longer_than_it_was(redis):
 @pytest.mark.parametrize("ago_ms, hold", [(0, 0), (2_900, 0), (3_100, 5_000), (60_000, 5_000), (-3_000, 5_000)])
 def test_what_beats_until_the_start_is_complete(redis, ago_ms, hold):
     started = server_us(redis)
-    redis("SET", "dl:beat", f"before:1;{started - ago_ms * 1000};0;", "PX", 60_000)
+    redis("SET", "dl:beat", f"before:1;{started - ago_ms * 1000};0;;", "PX", 60_000)
     first = count(redis, complete_if="beating", started=started)
     assert first.hold == hold
     assert count(redis, complete_if="beating", started=started).hold == hold, "judged once"
+
+
+@pytest.mark.parametrize("place, hold", [("b:6379", 0), ("a:6379", 5_000), ("", 5_000)])
+def test_a_heartbeat_of_another_server_shows_nothing(redis, place, hold):
+    beat(redis, 0, place="b:6379")
+    assert count(redis, complete_if="beating", started=server_us(redis), place=place).hold == hold
+
+
+def test_a_census_writes_where_it_was_taken(redis):
+    count(redis, place="unix:/run/a;b", said=[(60_000, 0)])
+    assert redis("GET", "dl:beat").decode().split(";", 4)[4] == "unix:/run/a;b"
+    assert [ttl for ttl, _ in count(redis, identity="a:2", place="b:1").ttls] == [60_000]
 
 
 def test_where_there_are_replicas_no_heartbeat_shows_that_nothing_is_missing(redis):
@@ -151,9 +192,9 @@ def test_a_longer_ttl_matters_for_its_own_length(redis):
     found = count(redis, said=[(15_000, 0)]).ttls
     assert [ttl for ttl, _ in found] == [HOUR, 15_000]
     now = server_us(redis)
-    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 9_000) * 1000},15000:{now}", "PX", 60_000)
+    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 9_000) * 1000},15000:{now};", "PX", 60_000)
     assert [ttl for ttl, _ in count(redis, said=[(15_000, 0)]).ttls] == [HOUR, 15_000]
-    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 11_000) * 1000},15000:{now}", "PX", 60_000)
+    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 11_000) * 1000},15000:{now};", "PX", 60_000)
     assert [ttl for ttl, _ in count(redis, said=[(15_000, 0)]).ttls] == [15_000]
 
 

@@ -264,6 +264,43 @@ TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
   EXPECT_EQ(census_.guard(), Guard::kAlone);
 }
 
+// As after FLUSHALL: the marker is gone, or another broker has judged the data anew already.
+TEST_F(CensusTest, DataThatWereDeletedAreHeldOffAnew) {
+  census_.Meet({.identity = "a:1", .aof_always = true});
+  EXPECT_FALSE(census_.Next(kHere).has_marked) << "nothing was there that could be missed";
+  EXPECT_FALSE(census_.OnCount(Counted(seconds(1), {}, {}), kHere));
+  EXPECT_TRUE(census_.Next(kHere).has_marked);
+  EXPECT_FALSE(census_.OnCount(Counted(seconds(2), {}, {}), kHere));
+  EXPECT_EQ(Told(census_), "0");
+  EXPECT_TRUE(census_.OnCount(Counted(seconds(9), seconds(9)), kHere));
+  EXPECT_EQ(Told(census_), Argument(seconds(9), seconds(9) + kTtl));
+  census_.OnRenewed(kOwner, After(seconds(10)));
+  EXPECT_FALSE(census_.OnCount(Counted(seconds(10), seconds(9)), kHere));
+  EXPECT_TRUE(census_.Confirms(kOwner));
+  EXPECT_TRUE(census_.OnCount({.time = After(seconds(11)), .hold_off = kTtl}, kHere)) << "others await replicas";
+  EXPECT_EQ(Told(census_), kOpen);
+  EXPECT_FALSE(census_.Confirms(kOwner));
+}
+
+// Of a Cluster's node, whose keys are those of a slot that it has.
+TEST_F(CensusTest, UnderOtherKeysNothingIsMissed) {
+  census_.Meet({.identity = "a:1", .aof_always = true});
+  census_.OnCount(Counted(seconds(1), {}, {}), kHere);
+  census_.OnOtherKeys();
+  EXPECT_FALSE(census_.Next(kHere).has_marked);
+  EXPECT_EQ(census_.Next(kHere).known_since, After({}));
+  EXPECT_FALSE(census_.OnCount(Counted(seconds(2), seconds(1), {}), kHere));
+  EXPECT_TRUE(census_.Next(kHere).has_marked);
+}
+
+TEST_F(CensusTest, OneOfSeveralServersSaysWhichOne) {
+  HoldOffOptions options = Auto(false);
+  options.place = "a:6379";
+  Census census = Known(options);
+  census.Meet({.identity = "a:1"});
+  EXPECT_EQ(census.Next(kHere).place, "a:6379");
+}
+
 TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {
   Census census =
       Known({.kind = Kind::kIfReplicated, .longest_ttl = std::chrono::hours(1), .longest_ttl_if_replicated = kTtl});

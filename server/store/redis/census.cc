@@ -139,12 +139,21 @@ Census::Request Census::Next(Instant now) const {
           .complete_if = complete_if(),
           .started = facts_.started,
           .promoted = facts_.promoted,
-          .has_replicas = facts_.replicas > 0,
-          .said = std::move(said)};
+          .has_replicas = facts_.replicas > 0 || replicated_,
+          .said = std::move(said),
+          .place = options_.place,
+          .has_marked = counted_};
 }
 
-void Census::OnCount(const Count& count, Instant now) {
+bool Census::OnCount(const Count& count, Instant now) {
+  // Of the same data only one stamp is ever marked, but when the marker was deleted together with them.
+  const int64_t known = since_.us - Us(step_);
+  const bool is_lost = counted_ && since_.us > 0 && (count.since.us == 0 || count.since.us > known);
   counted_ = true;
+  if (is_lost) {
+    since_ = {};
+    confirmed_.clear();
+  }
   for (const AssertedTtls::Assertion& one : count.said) ttls_->Hear(one, now);
   if (count.replicated && !std::exchange(replicated_, true)) Judge();
   if (count.since.us > 0) since_ = StoreTime{count.since.us + Us(step_)};
@@ -161,6 +170,7 @@ void Census::OnCount(const Count& count, Instant now) {
     state_ = count.time < until_ ? State::kCounted : State::kNone;
   }
   if (state_ == State::kNone) confirmed_.clear();
+  return is_lost;
 }
 
 void Census::OnSame(Instant asked) { same_ = std::max(same_, asked); }

@@ -64,6 +64,8 @@ class Census {
     bool promoted = false;
     bool has_replicas = false;
     std::vector<AssertedTtls::Assertion> said;
+    std::string place;
+    bool has_marked = false;  // and since then known_since
   };
   // Its answer.
   struct Count {
@@ -100,8 +102,10 @@ class Census {
   // So many servers there are, by those who know (sentinels): the largest number ever told counts.
   void Servers(int count);
   Request Next(core::Instant now) const;
-  // The answer to Next.
-  void OnCount(const Count& count, core::Instant now);
+  // The answer to Next. True: the data that were known have been deleted meanwhile, and are judged anew.
+  bool OnCount(const Count& count, core::Instant now);
+  // The marker and the heartbeat are other keys from now on.
+  void OnOtherKeys() { counted_ = false; }
   // The server was asked at `asked`, and has answered that its data are still those of the identity.
   void OnSame(core::Instant asked);
   // A lease is written with this ttl, which may be longer than longest_ttl().
@@ -159,7 +163,7 @@ class Census {
   bool replicated_ = false;
   Guard guard_ = Guard::kNone;  // if the data may be incomplete
   bool needs_replicas_ = false;
-  bool counted_ = false;             // the marker was written
+  bool counted_ = false;             // the marker was written, at its present key
   bool replicas_confirmed_ = false;  // of a marker that was written before
   State state_;
   core::StoreTime since_;            // us = 0: not known

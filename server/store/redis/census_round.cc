@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "store/redis/fitness.h"
 #include "store/redis/keys.h"
 #include "store/redis/reply_code.h"
 #include "store/redis/reply_parts.h"
@@ -110,6 +111,7 @@ void CensusRound::Ask() {
   facts_ = {};
   appends_ = false;
   AskReplication([this](const redisReply& reply) { ReadReplication(reply); });
+  sender_->Send(MakeCommand({"INFO", "memory"}), InRound([this](const Answer& answer) { ReadMemory(*answer.reply); }));
   sender_->Send(MakeCommand({"CONFIG", "GET", "min-replicas-*"}),
                 InRound([this](const Answer& answer) { ReadConfig(*answer.reply); }));
   sender_->Send(MakeCommand({"CONFIG", "GET", "append*"}), InRound([this](const Answer& answer) {
@@ -160,6 +162,12 @@ void CensusRound::ReadReplication(const redisReply& reply) {
   }
 }
 
+void CensusRound::ReadMemory(const redisReply& reply) {
+  if (IsError(reply)) return;  // INFO replication has told
+  const std::string_view policy = ServerInfo(Text(reply)).Get("maxmemory_policy");
+  if (const std::string misfit = MisfitOfPolicy(policy); !misfit.empty()) owner_->OnServerLeft(misfit);
+}
+
 // A user who may not ask is taken for one whose server promises nothing.
 void CensusRound::ReadConfig(const redisReply& reply) {
   if (IsError(reply)) return;
@@ -196,12 +204,15 @@ void CensusRound::Count() {
   call.Arg(CeilMs(kMarkerLives)).Arg(MsOrZero(request.hold_off)).Arg(CeilMs(request.longest_ttl));
   call.Arg(MsOrZero(request.known_hold_off)).Arg(CompleteIfText(request.complete_if)).Arg(Cat(request.started.us));
   call.Arg(request.promoted ? "promoted" : request.has_replicas ? "copied" : "").Arg(AssertedTtls::Text(request.said));
+  call.Arg(request.place).Arg(request.has_marked ? "1" : "0");
   scripts_->Call(lua::kCensus, std::move(call).Build(),
-                 InRound([this, own = request.longest_ttl](const Answer& answer) { OnCounted(own, answer); }));
+                 InRound([this, own = request.longest_ttl, marker = marker_](const Answer& answer) {
+                   OnCounted(own, marker, answer);
+                 }));
   sender_->Flush();
 }
 
-void CensusRound::OnCounted(core::Duration own_longest, const Answer& answer) {
+void CensusRound::OnCounted(core::Duration own_longest, const std::string& marker, const Answer& answer) {
   const auto count = IsError(*answer.reply) ? std::nullopt : ReadCount(*answer.reply);
   if (!count) {
     // What is known of this server stays; of a new one nothing is, so nobody new is granted a lock.
@@ -212,10 +223,18 @@ void CensusRound::OnCounted(core::Duration own_longest, const Answer& answer) {
     Warn(Cat("a broker of this store has leases of up to ", CeilMs(count->longest_ttl), " ms, this one of up to ",
              CeilMs(own_longest), " ms: give all brokers the same --max-ttl"));
   }
-  census_.OnCount(*count, timers_->Now());
+  if (census_.OnCount(*count, timers_->Now())) TellLost();
+  if (marker != marker_) census_.OnOtherKeys();
   TellReplicated();
   if (census_.AwaitsReplicas()) Confirm();
   EndRound();
+}
+
+void CensusRound::TellLost() {
+  owner_->OnCensusWarning(
+      Cat("the server's data were deleted while it was running, as by FLUSHALL: locks that were held are forgotten, ",
+          census_.obeys() ? "and nobody is newly granted one until their holders have stopped believing"
+                          : "and may be given again while their old holders still believe"));
 }
 
 void CensusRound::TellReplicated() {

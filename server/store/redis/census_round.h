@@ -62,6 +62,7 @@ class CensusRound {
   void MarkAt(std::string marker, std::string heartbeat) {
     marker_ = std::move(marker);
     heartbeat_ = std::move(heartbeat);
+    census_.OnOtherKeys();
   }
   // So many servers there are, by those who know.
   void Servers(int count) { census_.Servers(count); }
@@ -86,9 +87,13 @@ class CensusRound {
   // Each takes one answer of the round under way.
   void ReadReplication(const redisReply& reply);
   void ReadConfig(const redisReply& reply);
+  // Its policy may have been changed since it was prepared.
+  void ReadMemory(const redisReply& reply);
   void Judge();
   void Count();
-  void OnCounted(core::Duration own_longest, const Answer& answer);
+  // `marker`: where it was written.
+  void OnCounted(core::Duration own_longest, const std::string& marker, const Answer& answer);
+  void TellLost();
   // Once.
   void TellReplicated();
   // Each text once.

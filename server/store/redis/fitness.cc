@@ -45,15 +45,19 @@ absl::Status Judge(const ServerInfo& info, bool of_cluster) {
                                       info.Get("master_port"), "; give the URL of the primary"));
   }
   // Refused whatever maxmemory is now: an operator may set it later, while locks are held.
-  if (const auto policy = info.Get("maxmemory_policy"); policy != "noeviction") {
-    return absl::FailedPreconditionError(Cat("its maxmemory-policy is '", policy,
-                                             "', which throws held locks away once memory is short; run CONFIG SET "
-                                             "maxmemory-policy noeviction, or use another server"));
-  }
+  const std::string misfit = MisfitOfPolicy(info.Get("maxmemory_policy"));
+  if (!misfit.empty()) return absl::FailedPreconditionError(misfit);
   return absl::OkStatus();
 }
 
 }  // namespace
+
+std::string MisfitOfPolicy(std::string_view maxmemory_policy) {
+  if (maxmemory_policy == "noeviction") return "";
+  return Cat("its maxmemory-policy is '", maxmemory_policy,
+             "', which throws held locks away once memory is short; run CONFIG SET maxmemory-policy noeviction, or use "
+             "another server");
+}
 
 Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster,
                      std::string_view appendfsync) {

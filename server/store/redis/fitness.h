@@ -19,6 +19,9 @@ struct Fitness {
   std::vector<std::string> warnings;
 };
 
+// "": held locks stay when memory is short.
+std::string MisfitOfPolicy(std::string_view maxmemory_policy);
+
 // `save_points` and `appendfsync` are the replies to CONFIG GET of these, or "?" when the user may not ask.
 // `of_cluster`: it is to be a node of a Cluster; else it must not be one.
 Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster = false,
