@@ -4,10 +4,11 @@
 -- watched lock, which sets `granted`, to the last token of a cover if it is one; `waiting` may then be the length of
 -- the queue. A cover is granted only here: behind it `info` has no mark of that.
 local granted, refusal, waiting
+-- include parts/in_time.lua
 -- include parts/token_check.lua
 local covers = string.byte(want) == 115 and string.byte(info) == 108
 -- Fast path: EXCLUSIVE or a cover, no holder, empty queue.
-if hold_off == '0' and not value and (covers or string.byte(want) == 120) and now_is_next and
+if in_time and not value and (covers or string.byte(want) == 120) and now_is_next and
   redis.pcall('ZCARD', QUEUE) == 0 then
   local mine = '1;' .. owner .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
   local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
@@ -24,7 +25,7 @@ if hold_off == '0' and not value and (covers or string.byte(want) == 120) and no
 end
 if covers and not granted then info = string.match(info, '^l;%x+;r;(.*)$') or info end
 -- Fast path: SHARED, empty queue, and nobody, or readers none of whom may have expired; the caller is none of them.
-if not granted and hold_off == '0' and not value and string.byte(want) == 115 and stored and now_is_next then
+if not granted and in_time and not value and string.byte(want) == 115 and stored and now_is_next then
   waiting = redis.pcall('ZCARD', QUEUE)
   if type(waiting) ~= 'number' then waiting = nil end
   local got = waiting == 0 and redis.pcall('HMGET', HOLDER, 'holders', owner) or {}

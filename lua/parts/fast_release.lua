@@ -5,6 +5,7 @@
 -- and what MGET said of the lock: value (B:h), stored (B:t), watchers (B:v). Returns the reply. Anything else goes on
 -- behind it, with nothing written; `waiting`, which the caller declares, may then be the length of the queue.
 local held, info_at
+-- include parts/in_time.lua
 if not watchers and value and string.sub(value, 1, 35) == '1;' .. owner .. ';' then
   held, info_at = string.match(value, '^(%d+);%d+;%d+;%d+;()', 36)
 end
@@ -16,7 +17,7 @@ if held and #held <= 16 and (token == '0' or token == held) and
     return {RELEASED, NOW, ''}
   elseif type(waiting) ~= 'number' then
     waiting = nil
-  elseif hold_off == '0' and stored and #held == #NOW and held < NOW then
+  elseif in_time and stored and #held == #NOW and held < NOW then
 -- include parts/token_check.lua
     local first = now_is_next and redis.call('ZRANGE', QUEUE, 0, 0)[1]
     local entry = first and redis.pcall('HGET', WAITERS, first)

@@ -36,7 +36,10 @@ local function hand_off(h, o)
   end
   local function visit(who)
     if who.owner == o.stop_at then return true end
-    if not fits(h, who) then return true end
+    if not fits(h, who) then
+      -- A call that is late grants nothing: that waiter's broker may know the server as it is now.
+      return not (is_late and has_room(h, who)) or invite(who)
+    end
     local may_overtake = o.fair_after and who.adaptive
     if who ~= o.me and (count >= MAX_GRANTS or may_overtake and not turned_fair(who, o.fair_after)) then
       return invite(who)

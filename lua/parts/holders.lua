@@ -86,20 +86,21 @@ local function write_header(h)
   h.expired, h.stale = nil, nil
 end
 
--- The hold-off: see hold_off.lua. 0: there is none.
-local held_off_from, held_off_until, is_confirmed = 0, 0, false
+-- The hold-off: see hold_off.lua. 0: there is none. is_late: the call runs when what its broker knew counts no more.
+local held_off_from, held_off_until, is_confirmed, is_late = 0, 0, false, false
 
 -- Nobody but h.mine can have this lock EXCLUSIVE: its next holders are given it as ever.
 local function lift_hold_off(h)
   if h.kind == 'x' and (is_confirmed or tonumber(h.mine.since) >= held_off_from) then held_off_until = 0 end
 end
 
-local function fits(h, want)
-  if now < held_off_until then return false end
+local function has_room(h, want)
   if not h.kind then return true end
   if want.kind ~= h.kind or h.kind == 'x' then return false end
   return h.kind == 's' or (want.limit == h.limit and h.used + want.permits <= h.limit)
 end
+
+local function fits(h, want) return now >= held_off_until and has_room(h, want) end
 
 -- When the holder, or the first of many, may have expired, or the hold-off ends. -2: nobody holds the lock. A hold-off
 -- whose end is not known yet is worth another look every second.

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Acquires and releases in one call: what they have in common is asked once.
 -- KEYS holder of each item. Items of one lock stand together, in their order; those of different locks may run in any
--- ARGV token_keep_ms, "broker_id;slot_ms;trusted;max_waiters;fair_after_us" as acquire and release have them, then of
---      each item one string
+-- ARGV token_keep_ms, "broker_id;slot_ms;trusted;max_waiters;fair_after_us;hold_off" as acquire and release have them,
+--      then of each item one string. hold_off is "0" or known_until_us: during a hold-off brokers call each item's own
+--      script
 --      an acquire: "a", owner_id, wait, preferred, "not_after_us;px;want;ttl_ms;delay_ms;info"; px is ttl_ms + delay_ms
 --      a release, free at once: "1;owner_id;token;", or "1;owner_id;" for any token, which is how its value begins
 -- {time, then of each item the reply of its own script, or only a code: GRANTED with time as token and since_us, or
@@ -12,7 +13,6 @@
 local sub, byte, match, find = string.sub, string.byte, string.match, string.find
 local keep, n, freed, rest = ARGV[1], #KEYS, 0, {}
 local channel -- servers with channels for each shard are not called with batches
-local hold_off = '0' -- during a hold-off brokers call each item's own script
 -- These tables begin at their full length: to grow them would take longer than what is done with them.
 local replies, asked, noticed = {NOW, unpack(KEYS)}, {unpack(KEYS)}, {unpack(KEYS)}
 local several, before -- whether some items are of one lock; the key before
@@ -77,11 +77,13 @@ if #rest == 0 then return replies end
 
 -- The rest: each item as its own script does it. The functions of the general paths are defined when the first item
 -- needs them.
-local broker, slot_ms, trusted, max_waiters, fair_after = match(ARGV[2], '^(%x+);(%d+);(%d);(%d+);(%d+)$')
+local broker, slot_ms, trusted, max_waiters, fair_after, hold_off =
+  match(ARGV[2], '^(%x+);(%d+);(%d);(%d+);(%d+);(%d+)$')
 local acquire_generally, release_generally
 local function define_general_paths()
 -- include parts/values.lua
 -- include parts/holders.lua
+-- include parts/hold_off.lua
 -- include parts/show.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua

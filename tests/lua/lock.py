@@ -105,10 +105,10 @@ class Lock:
     def batch_command(self, verb, *argv):
         """The batch of one item."""
         if verb == "release":
-            keep, trusted, at, fair_after, _ = argv[3:]
-            common = (at, SLOT_MS, trusted, 10_000, fair_after)
+            keep, trusted, at, fair_after = argv[3:7]
+            common = (at, SLOT_MS, trusted, 10_000, fair_after, argv[-1])
         else:
-            common = (argv[5], argv[6], argv[9], argv[10], argv[13])
+            common = (argv[5], argv[6], argv[9], argv[10], argv[13], argv[-1])
             keep = argv[8]
         return ("EVALSHA", SHA["batch"], 1, self.h, keep, ";".join(map(str, common)), self.item(verb, *argv))
 

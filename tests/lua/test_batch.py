@@ -21,12 +21,12 @@ class Batch:
     def give(self, i, n, token):
         return i, self.locks[i].item("release", owner(n), token)
 
-    def raw(self, *items, at=1):
+    def raw(self, *items, at=1, hold_off=0):
         return self.redis("EVALSHA", SHA["batch"], len(items), *(self.locks[i].h for i, _ in items), KEEP_MS,
-                          f"{broker(at)};{SLOT_MS};1;10000;100000", *(item for _, item in items))
+                          f"{broker(at)};{SLOT_MS};1;10000;100000;{hold_off}", *(item for _, item in items))
 
-    def __call__(self, *items, at=1):
-        reply = self.raw(*items, at=at)
+    def __call__(self, *items, at=1, hold_off=0):
+        reply = self.raw(*items, at=at, hold_off=hold_off)
         self.locks[0].assert_ttls()
         answers = []
         for i in range(len(items)):
@@ -159,3 +159,23 @@ def test_a_batch_asks_once(batch, redis):
     assert commands(redis, lambda: taken.extend(batch.raw(*(batch.take(i, 1) for i in range(n))))) == 3 + 2 * n
     time = taken[0].decode()
     assert commands(redis, lambda: batch.raw(*(batch.give(i, 1, time) for i in range(n)))) == 4
+
+
+def test_a_late_batch_frees_what_it_releases_and_hands_nothing_on(batch, redis):
+    one, two = batch.locks[:2]
+    tokens = [lock.acquire(1)[2] for lock in (one, two)]
+    one.enqueue(2)
+    two.enqueue(3, at=7)
+    late = int(redis("TIME")[0]) * 1_000_000
+    released = batch(batch.give(0, 1, tokens[0]), batch.give(1, 1, tokens[1]), hold_off=late)
+    assert [reply[0] for reply in released] == [RELEASED] * 2 and released[0][2:] == ["look"]
+    assert one.holder() is None and two.holder() is None and one.waiters() == [2] and two.waiters() == [3]
+    assert batch(batch.take(0, 4), batch.take(2, 5, not_after=late), hold_off=late)[1][0] == LATE
+    assert one.holder() is None
+
+
+def test_a_batch_in_time_hands_on(batch, redis):
+    token = batch.locks[0].acquire(1)[2]
+    batch.locks[0].enqueue(2)
+    in_time = (int(redis("TIME")[0]) + 10) * 1_000_000
+    assert batch(batch.give(0, 1, token), hold_off=in_time)[0][3] == owner(2)

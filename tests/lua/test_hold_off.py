@@ -141,3 +141,94 @@ def test_force_frees_and_hands_on_nothing(lock, redis):
     hold_off(redis, lock, confirmed=1)
     assert lock.force(1, of=None)[:1] == [RELEASED] and lock.waiters() == [2]
     assert lock.renew((lock, 1, 15_000))[2] == 0 and lock.release(1)[0] == GONE
+
+
+# ---- What the caller's broker knew counts until a time, and the call runs then or later.
+
+@pytest.fixture(params=["none", "one that is over"])
+def late(request, lock, redis):
+    """Called when all is as the test wants it; `in_time` instead."""
+    def from_now_on(known_for_ms=0):
+        known = server_us(redis) + known_for_ms * 1000
+        lock.hold_off = str(known) if request.param == "none" else f"1;2;1;{known}"
+    return from_now_on
+
+
+def test_a_call_in_time_hands_on(lock, late):
+    late(known_for_ms=10_000)
+    lock.write(1)
+    lock.write(2)
+    lock.write(3)
+    assert lock.give_back(1) == ("", [2])
+    assert lock.withdraw(2)[:1] == [RELEASED] and lock.holders() == {3: 1}
+
+
+@pytest.mark.parametrize("kind", ["x", "s", "p1/3"])
+def test_a_late_call_grants_nobody_a_free_lock(lock, late, kind):
+    late()
+    assert lock.ask(1, kind, wait=0)[0] == HELD and lock.ask(2, kind)[0] == QUEUED
+    assert lock.look(2)[::2] == (1000, []) and lock.holders() == {}
+
+
+def test_a_late_call_takes_none_of_several(redis, lock, late):
+    late()
+    locks = [Lock(redis, name=f"default/{i}") for i in range(2)]
+    argv = [argument for n in (1, 2) for argument in (owner(n), 15_000, 0, "x", "info")]
+    reply = locks[0].call("acquire_all", 0, KEEP_MS, lock.hold_off, *argv, keys=[*locks[0].keys, *locks[1].keys])
+    assert reply[0] == HELD and redis("KEYS", "*") == []
+
+
+@pytest.mark.parametrize("kind", ["x", "s", "p1/1"])
+def test_a_late_release_frees_and_its_broker_looks(lock, late, kind):
+    lock.ask(1, kind)
+    lock.write(2)
+    lock.write(3)
+    late()
+    assert lock.give_back(1) == ("look", []) and lock.holders() == {} and lock.waiters() == [2, 3]
+    lock.hold_off = 0
+    assert lock.look(2)[2] == [2], "in their old order"
+
+
+def test_a_late_release_invites_another_broker_that_waits(lock, late, listen):
+    ear = listen(2)
+    lock.write(1)
+    lock.write(2, at=3)  # it is deaf, and keeps its place
+    lock.write(3, at=2)
+    late()
+    assert lock.give_back(1) == ("", []) and lock.waiters() == [2, 3]
+    assert [notice[2] for notice in ear.heard()] == [0]
+
+
+def test_late_calls_end_what_they_name(lock, late):
+    for end in (lambda: lock.leave(1)[0], lambda: lock.force(1, of=None)[0]):
+        lock.hold_off = 0
+        lock.write(1)
+        lock.write(2)
+        late()
+        assert end() == RELEASED and lock.holders() == {} and lock.waiters() == [2]
+        lock.hold_off = 0
+        assert lock.look(2)[2] == [2] and lock.release(2)[0] == RELEASED
+
+
+def test_a_late_downgrade_lets_no_reader_in(lock, late):
+    lock.write(1)
+    lock.read(2)
+    late()
+    assert lock.downgrade(1)[2:] == ["look"] and lock.holders() == {1: 1} and lock.waiters() == [2]
+
+
+def test_a_late_withdrawal_lets_no_reader_in(lock, late):
+    lock.read(1)
+    lock.write(2)
+    lock.read(3)
+    late()
+    assert lock.leave(2) == (WITHDRAWN, []) and lock.holders() == {1: 1} and lock.waiters() == [3]
+
+
+def test_what_is_late_beside_holders_calls_nobody(lock, late, listen):
+    ear = listen(2)
+    lock.read(1)
+    lock.read(4)
+    lock.write(2, at=2)
+    late()
+    assert lock.give_back(1) == ("", []) and lock.look(2, at=2)[1] == 0 and ear.heard() == []

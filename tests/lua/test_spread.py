@@ -54,7 +54,7 @@ def test_beside_readers_or_behind_waiters_it_is_a_reader_like_any_other(lock, re
 
 def test_in_a_batch_of_readers_too(lock, redis):
     items = [lock.item("acquire", *lock.acquire_argv(n, at=2, want="s", info=MARK + f"lease {n}")) for n in (1, 2)]
-    common = f"{broker(2)};30000;1;10000;100000"
+    common = f"{broker(2)};30000;1;10000;100000;0"
     reply = redis("EVALSHA", SHA["batch"], 2, lock.h, lock.h, KEEP_MS, common, *items)
     assert of_item(reply, 0)[0] == GRANTED and len(of_item(reply, 0)) == 5
     assert of_item(reply, 1)[0] == HELD

@@ -191,10 +191,11 @@ void Census::OnRenewed(const core::OwnerId& owner, StoreTime time) {
   if (state_ == State::kCounted && time >= since_) confirmed_.insert(owner);
 }
 
-std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now) const {
-  if (!HoldsOff(now)) return "0";
+std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, StoreTime known_until) const {
+  if (!HoldsOff(now)) return Cat(known_until.us);
   if (state_ != State::kCounted || IsStale(now)) return Cat(kOpenEnd, ";", kOpenEnd, ";0");
-  return Cat(since_.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
+  const std::string counted = Cat(since_.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
+  return known_until.us == 0 ? counted : Cat(counted, ";", known_until.us);
 }
 
 Duration Census::Left(StoreTime now) const {

@@ -124,11 +124,14 @@ class Census {
   // By what was heard last, nobody new is granted a lock.
   bool holds_off() const { return obeys() && state_ != State::kNone; }
   // The server's last answer is too old to be trusted.
-  bool IsStale(core::Instant now) const { return obeys() && now - same_ > kKnowledgeLasts; }
+  bool IsStale(core::Instant now) const { return obeys() && now > known_until(); }
   // Scripts are told so: nobody new is granted a lock.
   bool HoldsOff(core::Instant now) const { return holds_off() || IsStale(now); }
-  // The argument `hold_off` of a script that is called for `owner`.
-  std::string ScriptArgument(const core::OwnerId& owner, core::Instant now) const;
+  // Until then what the server said last counts.
+  core::Instant known_until() const { return same_ + kKnowledgeLasts; }
+  // The argument `hold_off` of a script that is called for `owner`. `known_until`: by the server's clock, since a call
+  // may run long after it was sent; us = 0: it is not told, so that arguments can be compared.
+  std::string ScriptArgument(const core::OwnerId& owner, core::Instant now, core::StoreTime known_until = {}) const;
   bool Confirms(const core::OwnerId& owner) const { return confirmed_.contains(owner); }
 
   Guard guard() const;

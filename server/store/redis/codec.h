@@ -87,7 +87,7 @@ class Codec {
     census_ = census;
     timers_ = timers;
   }
-  bool holds_off() const { return census_ != nullptr && census_->obeys() && census_->HoldsOff(timers_->Now()); }
+  bool holds_off() const { return ObeyedCensus() != nullptr && census_->HoldsOff(timers_->Now()); }
 
   // `least_token`: of whom this command hands a lock to, instead of the server's clock, and without a hold-off; 0: none
   // is given.
@@ -100,7 +100,7 @@ class Codec {
 
   // As one call of batch.lua. Acquires, and releases that do not block, of locks with one TokenKeep; those of one lock
   // stand together.
-  // REQUIRES: !holds_off(); batch.lua knows no hold-off.
+  // REQUIRES: !holds_off(); batch.lua knows only until when that counts.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,
@@ -118,6 +118,9 @@ class Codec {
   std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id, channel_tag_); }
 
  private:
+  // Null: scripts are told of no hold-off.
+  const Census* ObeyedCensus() const { return census_ != nullptr && census_->obeys() ? census_ : nullptr; }
+
   // Const after construction.
   LockOptions options_;
   const ServerClock& clock_;
@@ -127,7 +130,7 @@ class Codec {
   const Timers* timers_ = nullptr;  // with census_
   std::string channel_tag_;
   bool trusts_publish_ = true;
-  std::string common_;  // the argument of batch.lua that is the same for all items
+  std::string common_;  // what all items of batch.lua have in common, but for the hold-off
 };
 
 }  // namespace distlock::store

@@ -32,12 +32,17 @@ struct Encoder {
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
     if (least_token != 0) return Cat("t", least_token);
-    return census == nullptr ? "0" : census->ScriptArgument(owner, now);
+    return census == nullptr ? "0" : census->ScriptArgument(owner, now, clock.ShownBy(census->known_until()));
   }
   // What the lock's owner gives up, or makes SHARED.
   template <typename Command>
   std::string HoldOffOf(const Command& in) const {
     return HoldOff(in.confirms ? in.owner : core::OwnerId{});
+  }
+  // Of an acquire, which is simply asked anew when it comes too late to be granted a lock.
+  int64_t NotAfter(core::Instant run_before) const {
+    const bool is_known = census != nullptr && least_token == 0 && !census->HoldsOff(now);
+    return NotAfterUs(clock, is_known ? std::min(run_before, census->known_until()) : run_before);
   }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
   // Only where it is a shard's.
@@ -52,7 +57,7 @@ struct Encoder {
     command.Arg(HexOfOwner(in.owner))
         .Arg(CeilMs(in.ttl))
         .Arg(DelayMs(in.lock_delay))
-        .Arg(NotAfterUs(clock, in.run_before))
+        .Arg(NotAfter(in.run_before))
         .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
@@ -76,7 +81,7 @@ struct Encoder {
       AddKeys(command, keys, item.name);
       keep = std::max(keep, TokenKeepOf(options, item.name));
     }
-    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(keep)).Arg(HoldOff());
+    command.Arg(NotAfter(in.run_before)).Arg(CeilMs(keep)).Arg(HoldOff());
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
@@ -221,6 +226,7 @@ struct ItemEncoder {
   const ServerClock& clock;
   const Keys& keys;
   std::string_view broker_id;
+  core::Instant known_until;  // as of the census
   std::string text;
 
   struct Item {
@@ -230,9 +236,9 @@ struct ItemEncoder {
 
   Item operator()(const core::StoreAcquire& in) {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
+    const int64_t not_after = NotAfterUs(clock, std::min(in.run_before, known_until));
     Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
-           NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           StoredInfo(in, broker_id));
+           not_after, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";", StoredInfo(in, broker_id));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -264,7 +270,7 @@ void Codec::TrustPublish(bool trust) {
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) const {
-  const Census* const census = census_ != nullptr && census_->obeys() ? census_ : nullptr;
+  const Census* const census = ObeyedCensus();
   const core::Instant now = census == nullptr ? core::Instant{} : timers_->Now();
   return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census, now, channel_tag_, least_token}, command);
 }
@@ -273,13 +279,15 @@ core::Duration Codec::TokenKeep(const core::LockName& name) const { return Token
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
   DISTLOCK_CHECK(!holds_off());
+  const Census* const census = ObeyedCensus();
+  const core::Instant known_until = census == nullptr ? core::kNever : census->known_until();
   EncodedBatch batch;
   CommandBuilder command = CallScript(lua::kBatch, commands.size(), CommandBuilder(commands.size() * kUsualBatchBytes));
   std::vector<std::string> items;
   items.reserve(commands.size());
   batch.sent.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
-    ItemEncoder encoder{clock_, keys_, options_.broker_id, {}};
+    ItemEncoder encoder{clock_, keys_, options_.broker_id, known_until, {}};
     encoder.text.reserve(kUsualItemBytes);
     auto [sent, key] = std::visit(encoder, one);
     batch.sent.push_back(std::move(sent));
@@ -287,7 +295,7 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
     items.push_back(std::move(encoder.text));
   }
   const core::LockName& first = std::visit(NameOfItem{}, commands.front());
-  command.Arg(CeilMs(TokenKeep(first))).Arg(common_);
+  command.Arg(CeilMs(TokenKeep(first))).Arg(Cat(common_, ";", NotAfterUs(clock_, known_until)));
   for (const std::string& item : items) command.Arg(item);
   batch.bytes = std::move(command).Build();
   return batch;
