@@ -348,17 +348,6 @@ TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {
   EXPECT_FALSE(Census({}, 0).IsStale(late));
 }
 
-TEST_F(CensusTest, ScriptsAreToldUntilWhenThatCounts) {
-  EXPECT_EQ(census_.known_until(), kHere + seconds(2));
-  census_.Meet({.identity = "a:1"});
-  EXPECT_EQ(census_.ScriptArgument(kOwner, kHere, After(seconds(2))), kOpen) << "it does not end in any case";
-  census_.OnCount(Counted(seconds(1), {}), kHere);
-  const std::string until = ";" + std::to_string(After(seconds(2)).us);
-  EXPECT_EQ(census_.ScriptArgument(kOwner, kHere, After(seconds(2))), Argument({}, kTtl) + until);
-  census_.OnCount(Counted(kTtl, {}), kHere);
-  EXPECT_EQ(census_.ScriptArgument(kOwner, kHere, After(seconds(2))), until.substr(1));
-}
-
 class AssertedTtlsTest : public testing::Test {
  protected:
   AssertedTtls ttls_;

@@ -224,5 +224,17 @@ TEST_F(KnowledgeAgeTest, AStoreThatStoodStillIsAskedAnewAtOnce) {
   EXPECT_EQ(Asked(), std::vector{kNone});
 }
 
+TEST_F(KnowledgeAgeTest, AHoldOffThatIsKnownCountsForAsLong) {
+  constexpr core::Instant kAsked(seconds(100));
+  constexpr core::StoreTime kSince{kEpochUs}, kUntil{kEpochUs + 2'000'000};
+  Census census({.kind = HoldOffOptions::Kind::kAuto, .longest_ttl = seconds(9)}, 0);
+  census.OnSame(kAsked);
+  EXPECT_EQ(census.known_until(), kAsked + seconds(2));
+  census.Meet({.identity = "a:1"});
+  EXPECT_EQ(census.ScriptArgument({}, kAsked, kUntil), kNotKnown) << "it does not end in any case";
+  census.OnCount({.time = kSince, .since = kSince, .hold_off = seconds(9), .longest_ttl = seconds(9)}, kAsked);
+  EXPECT_EQ(census.ScriptArgument({}, kAsked, kUntil), Cat(kSince.us, ";", kSince.us + 9'000'000, ";0;", kUntil.us));
+}
+
 }  // namespace
 }  // namespace distlock::store
