@@ -293,11 +293,10 @@ std::string Mischief::VoteBytes(const Action& action) const {
                     .lock_delay = milliseconds(Pick(kDelayMs, action.c)),
                     .info = std::string(Pick(kInfos, action.b)),
                     .place = Pick(kPlaces, action.c + action.b),
-                    .mark = Pick(kMarks, action.c)[1]};
+                    .mark = Pick(kMarks, action.c).last};
   const core::Instant run_before(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
   const uint64_t token = Token(action, lock);
-  const auto& some = Pick(kMarks, action.a + action.c);
-  const ballot::Marks marks = action.b % 3 == 0 ? ballot::Marks::Of(spec.mark) : ballot::Marks{some[0], some[1]};
+  const ballot::Marks marks = action.b % 3 == 0 ? ballot::Marks::Of(spec.mark) : Pick(kMarks, action.a + action.c);
   ballot::NodeCommand command;
   switch (action.a % 6) {
     case 0:

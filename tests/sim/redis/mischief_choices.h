@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "store/redlock/ballot/messages.h"
+
 namespace distlock::sim {
 
 inline constexpr int64_t kTtlMs[] = {15'000, 15'000, 1'000, 15'000, 40, 3'600'000, 15'000, 1, 2'147'483'647};
@@ -15,7 +17,7 @@ inline constexpr std::string_view kInfos[] = {"", "info", "a;b;c", std::string_v
 inline constexpr int64_t kBlockMs[] = {0, 0, 0, 1, 5'000};
 // Places at one of several servers, and marks from a first to a last one.
 inline constexpr int64_t kPlaces[] = {1'000, 2'000, 3, -(int64_t{1} << 52) + 5, 2'000};
-inline constexpr uint64_t kMarks[][2] = {{0, 0}, {1'000, 2'000}, {3, 3}, {1, 3'000}};
+inline constexpr store::ballot::Marks kMarks[] = {{0, 0}, {1'000, 2'000}, {3, 3}, {1, 3'000}};
 
 inline constexpr std::string_view kBadWords[] = {"",     "x",   "-1",  "0",   "1e3",
                                                  "0x10", "1.5", "inf", "nan", "99999999999999999999"};
