@@ -23,7 +23,7 @@ local marked, marked_since, marked_hold_off, marked_longest =
 local seen, beat, had_replicas, ttls, beat_place =
   string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*);(.*)$')
 
--- Whoever has known the marker finds it gone, or another one of the same data: they were deleted meanwhile.
+-- A caller that has known the marker finds none, or another one of the same data: the data were deleted meanwhile.
 local is_lost = since ~= '0' and has_marked == '1' and (not marked and seen ~= identity or
   marked == identity and (marked_since == '0' or tonumber(marked_since) > tonumber(since)))
 local is_known = seen == identity or since ~= '0'

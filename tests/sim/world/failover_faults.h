@@ -7,14 +7,14 @@ namespace distlock::sim {
 
 class World;
 
-// Of Sentinel worlds.
+// Sentinel worlds have these.
 void AskFailover(World& world);
 void KillPrimary(World& world);
 void HangPrimary(World& world);
 void CutOffPrimary(World& world);
 void RestartPrimary(World& world);
 
-// Of Cluster worlds.
+// Cluster worlds have these.
 void Reshard(World& world);
 void MoveAtOnce(World& world);
 void StormSlots(World& world);
@@ -29,7 +29,7 @@ void CutOffNode(World& world);
 void ReturnUnseen(World& world);
 void RestartPrimaryNode(World& world);
 
-// Of both. The replicas hear nothing from a primary for a while, and then one of them takes over.
+// Both have these. The replicas hear nothing from a primary for a while, and then one of them takes over.
 void ReplaceUnheard(World& world);
 // A primary is cut off, with some brokers, and somebody makes a replica the primary at once.
 void ReplaceApart(World& world);

@@ -32,7 +32,7 @@ class Context {
  public:
   explicit Context(const Config& the_config) : config(the_config), nodes(the_config), random_(the_config.seed) {}
 
-  // Greater than all before: of a request for votes.
+  // The number of the next request for votes, greater than all before.
   uint64_t NextMark() { return ++last_mark_; }
 
   void Begin(Instant at, std::vector<Effect>& effects) {

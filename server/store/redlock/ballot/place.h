@@ -11,7 +11,7 @@
 
 namespace distlock::store::ballot {
 
-// What an info begins with.
+// A request for votes, as an info begins with it.
 struct Asked {
   Place place = kFirstPlace;  // kFirstPlace: the info shows none
   uint64_t mark = 0;
@@ -24,7 +24,7 @@ inline std::string WithMark(const Asked& asked, std::string_view broker_id, std:
   return text;
 }
 
-// Takes that off the info.
+// Takes place and mark off the info.
 inline Asked TakeMark(std::string& info) {
   Asked asked;
   const size_t broker = info.find(';') + 1;  // 0: there is none
