@@ -67,7 +67,7 @@ TEST(Brokers, ARefusalThatIsNoFaultOfTheBrokerWaits) {
   FakeBroker first(FakeBroker::Behaviour{.open_status = full});
   FakeBroker second(FakeBroker::Behaviour{.open_status = full});
   ClientOptions options = OptionsFor(Both(first, second));
-  options.unreachable_timeout = std::chrono::milliseconds(100);
+  options.unreachable_timeout = std::chrono::seconds(3);
   Client client(options);
   EXPECT_EQ(client.MakeMutex("a").Lock().refusal().reason, RefusalReason::kQuotaExceeded);
   EXPECT_EQ(first.Streams() + second.Streams(), 1u);

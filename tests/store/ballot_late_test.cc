@@ -126,6 +126,29 @@ TEST_F(BallotTest, ALateNoticeOfAVoteThatHasEndedIsNoNewVote) {
   EXPECT_EQ(Told<core::AcquireGranted>(), nullptr);
 }
 
+// A lease is known by its token: a second one would have the broker end its own lease as another's.
+TEST_F(BallotTest, AGrantThatIsAskedForAgainKeepsItsTokenBesideALaterVote) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Notice(0, 2, kToken);
+  Notice(1, 2, kToken);
+  ASSERT_NE(Granted(), nullptr);
+  Wait(2);
+  ASSERT_EQ(CountAsked<AskVote>(), kServers);
+  Answer(2, Voted{kToken + 5, TimeOf(), {}});
+  Pass(seconds(1));
+  ASSERT_EQ(CountAsked<ConfirmVote>(), kServers);
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    while (!IsAsked<ConfirmVote>(node)) sent_[node].pop_front();
+    EXPECT_EQ(std::get<ConfirmVote>(sent_[node].front().command).token, kToken);
+  }
+  Answer(2, TooLow{kToken + 5});
+  EXPECT_EQ(CountAsked<ConfirmVote>(), 2u) << "the later vote raises nothing";
+  for (const NodeIndex node : {0, 1}) Answer(node, Confirmed{});
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  EXPECT_EQ(Told<core::AcquireGranted>()->token, kToken);
+}
+
 // The other one may hold the lock, or give it back.
 TEST_F(BallotTest, WhatAnotherCandidateOfTheOwnerHasCountsOnceItWasAskedForAsAGrant) {
   Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(core::kRepeatableMark), .ttl = seconds(30)});

@@ -235,7 +235,9 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
     stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
   }
   if (!is_current) return Consider(candidate);
-  if (const auto* low = std::get_if<TooLow>(&outcome)) {
+  // The token that the core was told is asked for of q servers that have it: it is not raised for another one's sake.
+  const auto* low = std::get_if<TooLow>(&outcome);
+  if (low != nullptr && candidate.confirming != candidate.token) {
     return Confirm(candidate, std::max(candidate.confirming, low->last) + 1);
   }
   candidate.confirm_asked &= ~Bit(sent.node);

@@ -98,6 +98,10 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
   // Answers under way make the votes younger, or are under the token that it was told.
   const bool under_way = !candidate.questions.empty() || is_told;
   if (under_way && !IsRoundOver(candidate, bench)) return {};
+  // The core's lease is known by the token that it was told, whatever a server gave since.
+  Instant from;
+  const bool has_told = candidate.token != 0 && BeliefFrom(candidate, bench, candidate.token, &from);
+  if (has_told) return {.kind = Kind::kConfirm, .token = candidate.token};
   return {.kind = Kind::kConfirm, .token = all_fresh ? greatest : std::max(greatest + 1, bench.proposal)};
 }
 
