@@ -61,6 +61,9 @@ void CheckGrants(const Index& index, Report& report) {
   Greatest told(index);
   std::vector<int32_t> told_before(index.fates.size(), -1);  // by lease: the greatest token told when it asked
   std::vector<std::vector<const Tenure*>> holders(index.history.locks.size());
+  // By lock: the lease whose hold ended last, by the clock of the node that had the slot then. It is back if the next
+  // node's clock is behind.
+  std::vector<int64_t> expired(index.history.locks.size(), -1);
   for (const Record& record : index.history.records) {
     switch (record.kind) {
       case RecordKind::kAsked: {
@@ -77,6 +80,8 @@ void CheckGrants(const Index& index, Report& report) {
           if (first != nullptr && first->token >= tenure.token && first != &tenure) {
             TellOrder(index, *first, tenure, " was given", report);
           }
+        } else if (index.history.slots_move && expired[static_cast<size_t>(record.lock)] == record.lease) {
+          // Nobody had the lock meanwhile.
         } else if (!index.Forgot(record.lock, tenure.took, record.at_ns)) {
           report.Add("I2", record.lock, {record.lease}, record.at_ns,
                      report.Lease(record.lease) + " was given " + report.Lock(record.lock) + " a second time with " +
@@ -84,9 +89,12 @@ void CheckGrants(const Index& index, Report& report) {
         }
         CheckTaken(index, holders[static_cast<size_t>(record.lock)], tenure, record.at_ns, report);
         taken.Saw(tenure);
+        expired[static_cast<size_t>(record.lock)] = -1;
         break;
       }
       case RecordKind::kFreed: {
+        const bool by_clock = static_cast<FreedHow>(record.code) == FreedHow::kExpired;
+        expired[static_cast<size_t>(record.lock)] = by_clock ? record.lease : -1;
         std::erase_if(holders[static_cast<size_t>(record.lock)],
                       [&](const Tenure* one) { return one->lease == record.lease; });
         break;

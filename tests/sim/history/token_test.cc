@@ -98,6 +98,21 @@ TEST(Tokens, GrowWhenItsClockOnlyJumpedAhead) {
   EXPECT_VIOLATED(b, "I2");
 }
 
+TEST(Tokens, AHoldIsBackWhereASlotMovesToANodeWhoseClockIsBehind) {
+  for (const bool moves : {true, false}) {
+    for (const FreedHow how : {FreedHow::kExpired, FreedHow::kReleased}) {
+      HistoryBuilder b;
+      b.Raw().slots_move = moves;
+      const int64_t ann = b.Asks(0, "ann");
+      b.Took(5, ann, 5);
+      b.Freed(50, ann, how);
+      b.Took(51, ann, 5);
+      b.Freed(60, ann, FreedHow::kExpired);
+      EXPECT_VIOLATED(b, moves && how == FreedHow::kExpired ? "" : "I2");
+    }
+  }
+}
+
 TEST(Tokens, OfTheLastMomentsBeforeAFailoverMayRepeat) {
   HistoryBuilder b;
   b.Holds(10, 50, b.Asks(0, "ann"), 6);
