@@ -9,18 +9,18 @@
 --      another server's), or both, "beating original"; started_us (when the server's process began, to the second; 0:
 --      not known), copied: "promoted" (it was a replica), "copied" (it has replicas) or "";
 --      ttls (what brokers have said of their longest ttl: "ttl_ms:age_ms,..."),
---      place (of several servers with data of their own: this one's address; else ""),
+--      server (of several servers with data of their own: this one's address; else ""),
 --      has_marked (1: the caller has read or written this marker before, and known_since_us since then)
 -- {CENSUSED, time, since_us (0: open), hold_off_ms, longest_ttl_ms, copied (1: it has, or had, replicas), ttls}
 --      hold_off and longest_ttl: the largest that any broker has named here
 -- include parts/head.lua
 local BEATS, SECOND, LATER, MOST = 3000000, 1000000, 10000000, 8
 local identity, since, confirm, keep, hold_off, longest, known_hold_off, complete_if, started, copied, said,
-  place, has_marked = unpack(ARGV)
+  server, has_marked = unpack(ARGV)
 local keys = redis.call('MGET', KEYS[1], KEYS[2])
 local marked, marked_since, marked_hold_off, marked_longest =
   string.match(keys[1] or '', '^([^;]+);(%d+);(%d+);(%d+)$')
-local seen, beat, had_replicas, ttls, beat_place =
+local seen, beat, had_replicas, ttls, beat_server =
   string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*);(.*)$')
 
 -- A caller that has known the marker finds none, or another one of the same data: the data were deleted meanwhile.
@@ -39,7 +39,7 @@ if is_new then
   -- Where there are replicas, one of them may have been promoted and restarted before anybody has seen it.
   local beats_on = started > 0 and had_replicas ~= '1' and beat >= started - BEATS and beat <= started + SECOND
   if string.find(complete_if, 'original', 1, true) and not is_copy and had_replicas ~= '1' or
-    string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on and beat_place == place then
+    string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on and beat_server == server then
     hold_off = 0
   end
 elseif not is_lost and complete_if ~= 'never' and
@@ -82,5 +82,5 @@ for _, ttl in ipairs(order) do
   end
 end
 local has_replicas = (copied ~= '' or is_copy or had_replicas == '1') and '1' or '0'
-redis.call('SET', KEYS[2], table.concat({identity, NOW, has_replicas, table.concat(kept, ','), place}, ';'), 'PX', keep)
+redis.call('SET', KEYS[2], table.concat({identity, NOW, has_replicas, table.concat(kept, ','), server}, ';'), 'PX', keep)
 return {CENSUSED, NOW, since, hold_off, longest, has_replicas, table.concat(ages, ',')}

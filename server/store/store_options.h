@@ -42,7 +42,7 @@ struct HoldOffOptions {
   core::Duration unguarded = std::chrono::seconds(12);
   // Of one of several servers with data of their own: its address, as all brokers name it. Data that were written at
   // another one are never taken for complete.
-  std::string place;
+  std::string server;
   std::optional<core::Duration> node_timeout;  // of a Cluster, which `unguarded` follows from, if it is known
 };
 

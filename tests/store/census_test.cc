@@ -295,10 +295,10 @@ TEST_F(CensusTest, UnderOtherKeysNothingIsMissed) {
 
 TEST_F(CensusTest, OneOfSeveralServersSaysWhichOne) {
   HoldOffOptions options = Auto(false);
-  options.place = "a:6379";
+  options.server = "a:6379";
   Census census = Known(options);
   census.Meet({.identity = "a:1"});
-  EXPECT_EQ(census.Next(kHere).place, "a:6379");
+  EXPECT_EQ(census.Next(kHere).server, "a:6379");
 }
 
 TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {

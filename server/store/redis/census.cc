@@ -141,7 +141,7 @@ Census::Request Census::Next(Instant now) const {
           .promoted = facts_.promoted,
           .has_replicas = facts_.replicas > 0 || replicated_,
           .said = std::move(said),
-          .place = options_.place,
+          .server = options_.server,
           .has_marked = counted_};
 }
 

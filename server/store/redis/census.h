@@ -64,7 +64,7 @@ class Census {
     bool promoted = false;
     bool has_replicas = false;
     std::vector<AssertedTtls::Assertion> said;
-    std::string place;
+    std::string server;
     bool has_marked = false;  // and since then known_since
   };
   // Its answer.

@@ -204,7 +204,7 @@ void CensusRound::Count() {
   call.Arg(CeilMs(kMarkerLives)).Arg(MsOrZero(request.hold_off)).Arg(CeilMs(request.longest_ttl));
   call.Arg(MsOrZero(request.known_hold_off)).Arg(CompleteIfText(request.complete_if)).Arg(Cat(request.started.us));
   call.Arg(request.promoted ? "promoted" : request.has_replicas ? "copied" : "").Arg(AssertedTtls::Text(request.said));
-  call.Arg(request.place).Arg(request.has_marked ? "1" : "0");
+  call.Arg(request.server).Arg(request.has_marked ? "1" : "0");
   scripts_->Call(lua::kCensus, std::move(call).Build(),
                  InRound([this, own = request.longest_ttl, marker = marker_](const Answer& answer) {
                    OnCounted(own, marker, answer);

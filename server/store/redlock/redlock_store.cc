@@ -42,7 +42,7 @@ StoreOptions RedlockStore::OptionsFor(ballot::NodeIndex index) {
   options.url.address = options_.url.servers[index];
   options.url.topology = StoreUrl::Topology::kSingle;
   options.locks.hold_off.nodes = 1;
-  options.locks.hold_off.place = options.url.address.Text();
+  options.locks.hold_off.server = options.url.address.Text();
   options.seed = (options_.seed + 1) * kSeedStep + index;
   options.on_node_status = [this, index](const NodeStatus& status) { OnNodeStatus(*nodes_[index], status); };
   return options;
