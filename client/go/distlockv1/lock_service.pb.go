@@ -748,9 +748,9 @@ type AdoptLease struct {
 	// owner, metadata and on_disconnect count from now on. max_hold counts from the first grant. ttl, lock_delay,
 	// max_wait and policy have no effect.
 	Lock *LockSpec `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`
-	// As AcquireRequest.request_id; required. After an unknown outcome send the command again with the same one, through
-	// this broker or another: that takes the lease over from the first try. An earlier one, of this session or one before
-	// (OpenSession.generation), that comes later takes nothing back: it is refused with CANCELLED.
+	// As AcquireRequest.request_id, as secret as the new lease_id; required. After an unknown outcome send the command
+	// again with the same one, through this broker or another: that takes the lease over from the first try. An earlier
+	// one, of this session or one before (OpenSession.generation), that comes later takes nothing back (CANCELLED).
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Reentrant leases: how often it is held, 1..1000; 0 = 1. Hold i is answered under SessionCommand.id + i.
 	HoldCount     int32 `protobuf:"varint,4,opt,name=hold_count,json=holdCount,proto3" json:"hold_count,omitempty"`
