@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Step, behind holders.lua. Uses the argument `hold_off`: "0", none, whenever the call runs; "known_until_us", none by
 -- what the broker knows, which counts until then; or "from_us;until_us;confirmed;known_until_us" (confirmed 1: the
--- caller's broker knows that nobody else can have the owner's lock; known_until may be missing). Until then nobody new
--- fits any lock; nor, in a call that runs at known_until or later, at any time. Or "t" and the least token of whom this
--- call hands the lock to: one of several servers is told the same as the others.
+-- caller's broker knows that nobody else can have the owner's lock; known_until may be missing). Until until_us nobody
+-- new fits any lock; nor, in a call that runs at known_until or later, at any time. Or "t" and the least token of whom
+-- this call hands the lock to: one of several servers is told the same as the others.
 if string.byte(hold_off) == 116 then
   least_token = tonumber(string.sub(hold_off, 2))
 elseif hold_off ~= '0' then

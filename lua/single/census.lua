@@ -63,7 +63,7 @@ if since == '0' and confirm == '1' then since = NOW end
 hold_off = string.format('%.0f', hold_off)
 redis.call('SET', KEYS[1], table.concat({identity, since, hold_off, longest}, ';'), 'PX', keep)
 
--- A longest ttl matters for its own length since it was said; a longer one that was said later says it, too.
+-- A longest ttl matters for its own length and LATER since it was said; a longer one, said later, says it, too.
 local last, order, kept, ages, newest = {}, {}, {}, {}, 0
 local function hear(ttl, at)
   at = math.min(at, now)

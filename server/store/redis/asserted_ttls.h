@@ -2,7 +2,7 @@
 //
 // For how long leases of this store may have been granted. Each broker writes its longest ttl into each server's
 // heartbeat, again and again; what it reads there of others, at any server, it remembers here. A longer ttl matters for
-// as long as a lease that was granted with it may last: for its own length since it was last said. Pure.
+// as long as a lease that was granted with it may last: for its own length, and kLater, since it was last said. Pure.
 //
 // Thread: the loop's. A value.
 #pragma once

@@ -3,6 +3,10 @@
 // The hold-off of one server: after a restart or a promotion it may have forgotten locks whose holders still believe,
 // so nobody is newly granted one until the last such belief has ended. README.md argues why that is enough. Pure.
 //
+// Whether there is a hold-off is decided here, and by lua/single/census.lua, which judges data that nobody has judged
+// yet; how long it is, here (HoldOff in census.cc). Scripts obey it: lua/parts/hold_off.lua reads ScriptArgument, and
+// fits() in lua/parts/holders.lua lets nobody new in.
+//
 // All StoreTimes are of that server's clock, all Instants of the broker's. Thread: the loop's, and that of whoever has
 // the turn. A value.
 #pragma once

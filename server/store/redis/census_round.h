@@ -80,7 +80,7 @@ class CensusRound {
  private:
   void OnTimer();
   void Ask();
-  // Asks who the server is.
+  // `then` takes the answer of the server that was prepared; another one ends the round.
   void AskReplication(std::function<void(const redisReply&)> then);
   // False: it is not the server that was prepared, or does not say.
   bool IsSame(const Answer& answer);
@@ -94,7 +94,7 @@ class CensusRound {
   // `marker`: where it was written.
   void OnCounted(core::Duration own_longest, const std::string& marker, const Answer& answer);
   void TellLost();
-  // Once.
+  // Each census finds it again; only the first one tells the owner.
   void TellReplicated();
   // Each text once.
   void Warn(const std::string& warning);

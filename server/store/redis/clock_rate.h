@@ -23,7 +23,7 @@ class ClockRate {
   // `drift_ppm`: bound on the clock-rate error of each of the two machines.
   explicit ClockRate(uint32_t drift_ppm) : allowed_ppm_(2.0 * drift_ppm) {}
 
-  // One reply, as of ServerClock::Learn.
+  // Takes every reply, since a span begins at its quickest one. As of ServerClock::Learn.
   void Learn(core::Instant sent, core::Instant received, core::StoreTime time);
   // The clock was set, or is another's: what was measured says nothing of it.
   void Forget();
