@@ -5,8 +5,9 @@ Every piece that has passed (a range of seeds, a row of a table, minutes of soak
 tests/proof/record.jsonl at once, with a hash of the code that it is about. A run may be stopped at any time (Ctrl-C,
 SIGTERM, kill -9, --minutes): the next one goes on from there, and loses one piece at most; several may run side by
 side. With another code a stage begins anew, but pages and the record itself are no code. A piece that fails is kept
-with its seeds, and its stage has failed until the code is another one. Commit the record: it is merged line by line,
-and tests/track_record.md is made of it.
+with its seeds, and its stage has failed until the code is another one; but the stages suite and bench may be run again,
+and one run that passes is enough. Commit the record: it is merged line by line, and tests/track_record.md is made of
+it.
 
 Exit: 0 all stages have what they want, 1 one failed, 64 wrong usage, 75 there is more to run.
 """

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The faults of a world, one row each in faults.cc. A new fault is a row and a function there.
+// The faults of a world, one row each in faults.cc. A new fault is a row and a function there; README.md says where the
+// row must stand.
 #pragma once
 
 #include <vector>
@@ -20,14 +21,14 @@ enum class Where : uint8_t {
   kSteadyCluster,   // whose nodes have no replicas
   kFailingCluster,  // whose nodes have
   kQuorum,
-  // Drawn apart from the others, by DrawNetwork in temper.cc.
+  // Drawn apart from the others, by DrawNetwork in temper_network.cc.
   kPaths,    // everywhere
   kReturns,  // in a Cluster whose nodes have replicas
-  // By DrawServers.
+  // By DrawServers in temper_servers.cc.
   kHoldingOff,  // one server, of whose restarts brokers hold off
   kAnyHoldOff,  // of any store, of whose restarts brokers hold off
   kSlewing,     // whose clocks change their rates
-  // By DrawHoldOffs, in worlds that are about nothing else.
+  // By DrawHoldOffs in temper_hold_offs.cc, in worlds that are about nothing else.
   kHoldOffs,
 };
 
