@@ -82,5 +82,6 @@ for _, ttl in ipairs(order) do
   end
 end
 local has_replicas = (copied ~= '' or is_copy or had_replicas == '1') and '1' or '0'
-redis.call('SET', KEYS[2], table.concat({identity, NOW, has_replicas, table.concat(kept, ','), server}, ';'), 'PX', keep)
+local written = table.concat({identity, NOW, has_replicas, table.concat(kept, ','), server}, ';')
+redis.call('SET', KEYS[2], written, 'PX', keep)
 return {CENSUSED, NOW, since, hold_off, longest, has_replicas, table.concat(ages, ',')}
