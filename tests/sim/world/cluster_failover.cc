@@ -2,7 +2,6 @@
 #include "world/cluster_failover.h"
 
 #include <algorithm>
-#include <set>
 
 #include "world/partition.h"
 
@@ -52,9 +51,17 @@ void ClusterFailover::LoseUnheard(Duration unheard, Cause cause) {
   });
 }
 
+void ClusterFailover::LoseAlone() {
+  ClusterNode& old = set_.AnyNodeWithLock();
+  env_.time.After(old.UntilLagCountsLate(), [this, &old] {
+    if (env_.trouble && old.running() && &PrimaryOf(old) == &old) Lose(old, Cause::kForcedAlone);
+  });
+}
+
 void ClusterFailover::Lose(ClusterNode& old, Cause cause) {
   if (failing_ || !old.alive() || set_.Moves(old)) return;
-  if (cause == Cause::kForcedApart && !OldPrimaryEndsFirst(env_)) return;
+  const bool is_forced = cause == Cause::kForcedApart || cause == Cause::kForcedAlone;
+  if (is_forced && !OldPrimaryEndsFirst(env_)) return;
   failing_ = true;
   attempts_ = 0;
   const Duration vote = env_.dice.Between(Duration(0), kLongestVote);
@@ -80,15 +87,17 @@ void ClusterFailover::Lose(ClusterNode& old, Cause cause) {
     case Cause::kCutOff:
       CutOffPrimary(old);
       break;
+    case Cause::kForcedAlone:
+      promoted_after = env_.dice.Between(Duration(0), env_.dice.Chance(0.5) ? milliseconds(30) : milliseconds(300));
+      CutOffAlone(old);
+      break;
   }
-  if (cause != Cause::kForced && cause != Cause::kForcedApart && env_.temper.full_coverage) {
+  if (cause != Cause::kForced && !is_forced && env_.temper.full_coverage) {
     env_.time.After(env_.temper.node_timeout, [this, vote] { RefuseEverywhere(vote); });
   }
   env_.time.After(promoted_after, [this, &old, old_lives] { Promote(old, old_lives); });
 }
 
-// Nodes of a minority refuse commands after the node-timeout, which a node counts from when it asks, up to half of it
-// later, and until some time after they hear the others again.
 void ClusterFailover::CutOffPrimary(ClusterNode& old) {
   std::set<int32_t> apart = {old.actor()};
   const bool with_brokers = env_.dice.Chance(0.8);
@@ -102,10 +111,23 @@ void ClusterFailover::CutOffPrimary(ClusterNode& old) {
     apart.insert(with_it->actor());
     minority.push_back(with_it);
   }
+  CutOffAll(
+      apart, minority,
+      env_.dice.Between(env_.temper.node_timeout, std::max<Duration>(kLongestLoss, 2 * env_.temper.node_timeout)));
+}
+
+void ClusterFailover::CutOffAlone(ClusterNode& old) {
+  CutOffAll({old.actor(), env_.dice.Pick(brokers_())->actor()}, {&old},
+            hold_off() + env_.dice.Between(seconds(2), seconds(10)));
+}
+
+// Nodes of a minority refuse commands after the node-timeout, which a node counts from when it asks, up to half of it
+// later, and until some time after they hear the others again.
+void ClusterFailover::CutOffAll(const std::set<int32_t>& apart, const std::vector<ClusterNode*>& minority,
+                                Duration time) {
   std::vector<Process*> all = brokers_();
   for (const auto& node : set_.nodes()) all.push_back(node.get());
-  CutOff(env_, apart, all,
-         env_.dice.Between(env_.temper.node_timeout, std::max<Duration>(kLongestLoss, 2 * env_.temper.node_timeout)));
+  CutOff(env_, apart, all, time);
   env_.time.After(env_.temper.node_timeout + env_.dice.Between(Duration(0), env_.temper.node_timeout / 2),
                   [this, minority] {
                     for (ClusterNode* const node : minority) {

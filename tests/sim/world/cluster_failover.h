@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "world/cluster_set.h"
@@ -22,6 +23,7 @@ class ClusterFailover {
     kPaused,
     kCutOff,       // with some brokers and at most one of its replicas; clients reach all
     kForcedApart,  // the same, and somebody does not wait for the others' vote
+    kForcedAlone,  // the same with exactly one broker and no replica, for longer than a hold-off
   };
 
   // `brokers`: the processes that may be cut off with a primary.
@@ -31,6 +33,8 @@ class ClusterFailover {
   void LosePrimary(Cause cause);
   // The same, after its replicas have heard nothing from it for a while.
   void LoseUnheard(Duration unheard, Cause cause);
+  // The same by kForcedAlone, mostly at a moment from which the old primary goes on for long.
+  void LoseAlone();
   // A primary is replaced, and comes back to its place without what was granted meanwhile. The broker stands still
   // through all of that, and keeps its connections.
   void ReturnUnseenBy(Process& broker);
@@ -44,6 +48,8 @@ class ClusterFailover {
   Duration hold_off() const;
   void Lose(ClusterNode& old, Cause cause);
   void CutOffPrimary(ClusterNode& old);
+  void CutOffAlone(ClusterNode& old);
+  void CutOffAll(const std::set<int32_t>& apart, const std::vector<ClusterNode*>& minority, Duration time);
   void Promote(ClusterNode& old, Duration old_lives);
   void Replace(ClusterNode& old, ClusterNode& next, Duration old_lives);
   void Return(ClusterNode& first, ClusterNode& present, bool crashes);

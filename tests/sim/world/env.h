@@ -120,8 +120,10 @@ class Env {
 // could be given to somebody else there while its holder renews it at the new one. What counts only when most servers
 // have it does not count at an old primary.
 inline bool OldPrimaryEndsFirst(const Env& env) {
-  // With a guard, or as a node of a Cluster.
-  const Duration goes_on = std::max<Duration>(seconds(3), env.temper.node_timeout * 3 / 2);
+  // With a guard, or as a node of a Cluster. With min-replicas it refuses by then, or the new one does.
+  const Duration guarded = seconds(3);
+  const bool is_guarded = env.temper.guard == FailoverGuard::kMinReplicas;
+  const Duration goes_on = is_guarded ? guarded : std::max<Duration>(guarded, env.temper.node_timeout * 3 / 2);
   const std::vector<Duration>& ttls = env.temper.ttls;
   const Duration shortest = std::min(env.settings.longest_ttl, *std::min_element(ttls.begin(), ttls.end()));
   // Each is renewed when a third has passed.

@@ -33,5 +33,7 @@ void RestartPrimaryNode(World& world);
 void ReplaceUnheard(World& world);
 // A primary is cut off, with some brokers, and somebody makes a replica the primary at once.
 void ReplaceApart(World& world);
+// The same with exactly one broker and no replica, for longer than a hold-off.
+void ReplaceAlone(World& world);
 
 }  // namespace distlock::sim

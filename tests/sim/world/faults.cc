@@ -378,6 +378,12 @@ const std::vector<Fault>& Faults() {
        .where = Where::kHoldOffs,
        .shows = Shows::kOldPrimaries,
        .cause = ReplaceApart},
+      {.kind = FaultKind::kPromoted,
+       .name = "a primary is cut off with one broker and no replica, and replaced at once",
+       .splits = true,
+       .where = Where::kHoldOffs,
+       .shows = Shows::kLags,
+       .cause = ReplaceAlone},
   };
   return kAll;
 }

@@ -38,6 +38,7 @@ enum class Shows : uint8_t {
   kSettings,      // longer leases of before
   kPromotions,    // a restart, which makes a server forget that it was promoted
   kOldPrimaries,  // which go on granting
+  kLags,          // of replicas, which an old primary notices late
 };
 
 struct Fault {

@@ -185,6 +185,13 @@ void ReplicaServer::Count() {
   model().RefuseWrites(enough ? "" : "NOREPLICAS Not enough good replicas to write.");
 }
 
+Duration ReplicaServer::UntilLagCountsLate() {
+  if (env_.dice.Chance(0.2)) return Duration(0);
+  Sync();
+  const Duration in_second = std::chrono::microseconds(model().now_us() % 1'000'000);
+  return seconds(1) - in_second + env_.dice.Between(milliseconds(20), milliseconds(300));
+}
+
 void ReplicaServer::CountEachSecond() {
   PostAfter(seconds(1), [this] {
     Sync();

@@ -32,6 +32,9 @@ class ReplicaServer : public StoreProcess {
   bool leads() { return !model().is_replica(); }
   // Of a follower: it has copied its primary's data at least once.
   bool has_copy() const { return has_copy_; }
+  // From now until a moment early in a second of its clock: who is heard in a second has no lag until it is over.
+  // Sometimes 0.
+  Duration UntilLagCountsLate();
   // How much it has written or followed; grows with each write.
   uint64_t offset() const { return offset_; }
 

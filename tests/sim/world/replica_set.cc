@@ -2,7 +2,6 @@
 #include "world/replica_set.h"
 
 #include <algorithm>
-#include <set>
 
 #include "world/partition.h"
 
@@ -73,7 +72,7 @@ Duration ReplicaSet::hold_off() const {
 void ReplicaSet::LosePrimary(Cause cause) {
   // Without a guard, what an old primary grants is bounded by nothing but the time of the cut.
   const bool is_bounded = env_.settings.guard != FailoverGuard::kNone && OldPrimaryEndsFirst(env_);
-  if (cause == Cause::kForcedApart && !is_bounded) return;
+  if ((cause == Cause::kForcedApart || cause == Cause::kForcedAlone) && !is_bounded) return;
   if (std::exchange(failing_, true)) return;
   attempts_ = 0;
   ReplicaServer& old = primary();
@@ -110,6 +109,10 @@ void ReplicaSet::LosePrimary(Cause cause) {
       CutOffPrimary(env_.dice.Between(seconds(3), seconds(20)));
       promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
       break;
+    case Cause::kForcedAlone:
+      CutOffAlone(hold_off() + env_.dice.Between(seconds(2), seconds(10)));
+      promoted_after = env_.dice.Between(Duration(0), env_.dice.Chance(0.5) ? milliseconds(30) : milliseconds(300));
+      break;
   }
   env_.time.After(promoted_after, [this, old_lives] { Promote(old_lives); });
 }
@@ -128,6 +131,12 @@ void ReplicaSet::LoseUnheard(Duration unheard, Cause cause) {
   });
 }
 
+void ReplicaSet::LoseAlone() {
+  env_.time.After(primary().UntilLagCountsLate(), [this] {
+    if (env_.trouble && primary().running()) LosePrimary(Cause::kForcedAlone);
+  });
+}
+
 void ReplicaSet::CutOffPrimary(Duration time) {
   std::set<int32_t> apart = {primary().actor()};
   // Without a guard, leases there that end before the cut does are given to others, and renewed at the new primary.
@@ -143,6 +152,14 @@ void ReplicaSet::CutOffPrimary(Duration time) {
     break;
   }
   if (env_.dice.Chance(0.5)) apart.insert(AnySentinel().actor());
+  CutOffAll(apart, time);
+}
+
+void ReplicaSet::CutOffAlone(Duration time) {
+  CutOffAll({primary().actor(), env_.dice.Pick(brokers_())->actor()}, time);
+}
+
+void ReplicaSet::CutOffAll(const std::set<int32_t>& apart, Duration time) {
   std::vector<Process*> all = brokers_();
   for (const auto& server : servers_) all.push_back(server.get());
   for (const auto& sentinel : sentinels_) all.push_back(sentinel.get());

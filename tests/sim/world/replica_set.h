@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ class ReplicaSet {
     kPaused,
     kCutOff,       // with some brokers, replicas and sentinels; clients reach all
     kForcedApart,  // the same, and somebody does not wait for the sentinels
+    kForcedAlone,  // the same with exactly one broker and no replica, for longer than a hold-off
   };
 
   // `brokers`: the processes that may be cut off with a primary.
@@ -46,6 +48,8 @@ class ReplicaSet {
   void LosePrimary(Cause cause);
   // The same, after its replicas have heard nothing from it for a while.
   void LoseUnheard(Duration unheard, Cause cause);
+  // The same by kForcedAlone, mostly at a moment from which the old primary goes on for long.
+  void LoseAlone();
   // The primary restarts before any sentinel notices.
   void RestartPrimary(Memory memory);
   // No faults from now on; what is under way goes on.
@@ -55,6 +59,8 @@ class ReplicaSet {
   // Nothing new is granted for so long after a server began to have the data to itself.
   Duration hold_off() const;
   void CutOffPrimary(Duration time);
+  void CutOffAlone(Duration time);
+  void CutOffAll(const std::set<int32_t>& apart, Duration time);
   void Promote(Duration old_primary_lives);
   // The replica that a failover takes; null: none can be reached.
   ReplicaServer* Candidate();

@@ -13,29 +13,34 @@ bool MayHappen(const Fault& fault, const Temper& temper) {
   return fault.where == Where::kFailingCluster && temper.failing_nodes;
 }
 
-// Leases that nobody renews: what a server has forgotten of them, no renewal brings back. Few clients want one or two
-// locks all the time, each from any broker, and hold them to the end.
-void MakeUnrenewed(Shows what, Dice& dice, Temper& temper) {
+// Few clients want one or two locks all the time, and nothing else happens.
+void MakeFew(Shows what, Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.faults.clear();
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].shows == what && MayHappen(all[i], temper)) temper.faults.push_back(static_cast<int>(i));
   }
-  temper.workload = Workload::kDetached;
-  temper.unrenewed = 1;
   temper.brokers = 2;
   temper.lingers.resize(2);
   temper.clients = 3 + dice.Roll(4);
   temper.locks = 1 + dice.Roll(2);
   temper.mutexes = dice.Chance(0.8);
-  temper.longest_hold = temper.ttls.front();
-  temper.short_holds = 1;
   temper.longest_pause = milliseconds(300);
   temper.one_try = temper.bounded_wait = temper.impatient = temper.careless = temper.elsewhere = 0;
   temper.max_hold = temper.lock_delay = temper.downgrade = temper.reentrant = temper.together = temper.moves = 0;
   temper.slow = 0;
   temper.notice_lag = temper.force_every = Duration(0);
   temper.busy_time = 4 * temper.fault_every;
+}
+
+// Leases that nobody renews: what a server has forgotten of them, no renewal brings back. Clients want them from any
+// broker, and hold them to the end.
+void MakeUnrenewed(Shows what, Dice& dice, Temper& temper) {
+  MakeFew(what, dice, temper);
+  temper.workload = Workload::kDetached;
+  temper.unrenewed = 1;
+  temper.longest_hold = temper.ttls.front();
+  temper.short_holds = 1;
 }
 
 // Operators change the longest ttl while longer leases are out.
@@ -76,14 +81,37 @@ void ShowOldPrimaries(Dice& dice, Temper& temper) {
   temper.locks = 2 + dice.Roll(2);
 }
 
+// An old primary renews until it notices that its replicas have left, which is late: it counts their lag in whole
+// seconds, and looks once a second. Holders keep their locks for long, each by one broker: the one that is cut off with
+// the old primary renews theirs there to the last moment, and those of the other wait until the hold-off ends.
+void ShowLags(Dice& dice, Temper& temper) {
+  temper.guard = FailoverGuard::kMinReplicas;
+  temper.ttls = {seconds(5)};
+  temper.fault_every = seconds(20);
+  temper.longest_news = milliseconds(50);
+  temper.restarts = 0;
+  // A node of a Cluster must not refuse before for having lost the others.
+  temper.node_timeout = dice.Pick<Duration>({seconds(5), seconds(15)});
+  MakeFew(Shows::kLags, dice, temper);
+  temper.workload = dice.Pick<Workload>({Workload::kMutex, Workload::kHold, Workload::kMixed});
+  temper.unrenewed = 0;
+  temper.longest_hold = seconds(60);
+  temper.short_holds = 1;
+  // Each lock of the old primary is another chance that a renewal is among the last that it takes.
+  temper.clients = 12 + dice.Roll(6);
+  temper.locks = 6 + dice.Roll(3);
+}
+
 }  // namespace
 
 void DrawHoldOffs(uint64_t seed, Temper& temper) {
   const bool lingers = std::ranges::any_of(temper.lingers, [](Duration one) { return one > Duration(0); });
   if (temper.calm || !temper.hold_off || temper.minority || lingers) return;
+  const bool fails = temper.topology == Topology::kSentinel || temper.failing_nodes;
+  Dice lags(seed ^ 0x6c616773);
+  if (fails && lags.Chance(0.05)) return ShowLags(lags, temper);
   Dice dice(seed ^ 0x686f6c646f6666);
   if (!dice.Chance(0.15)) return;
-  const bool fails = temper.topology == Topology::kSentinel || temper.failing_nodes;
   switch (fails ? dice.Roll(3) : 0) {
     case 0:
       return ShowSettings(dice, temper);
