@@ -54,7 +54,9 @@ void ClusterFailover::LoseUnheard(Duration unheard, Cause cause) {
 void ClusterFailover::LoseAlone() {
   ClusterNode& old = set_.AnyNodeWithLock();
   env_.time.After(old.UntilLagCountsLate(), [this, &old] {
-    if (env_.trouble && old.running() && &PrimaryOf(old) == &old) Lose(old, Cause::kForcedAlone);
+    // An earlier cut would end with the new one.
+    const bool is_cut = env_.now() < env_.apart_until;
+    if (env_.trouble && !is_cut && old.running() && &PrimaryOf(old) == &old) Lose(old, Cause::kForcedAlone);
   });
 }
 

@@ -59,8 +59,6 @@ void ReplaceApart(World& world) {
 }
 
 void ReplaceAlone(World& world) {
-  // An earlier cut would end with the new one.
-  if (world.env().now() < world.env().apart_until) return;
   if (world.env().temper.topology == Topology::kSentinel) {
     world.replica_set().LoseAlone();
   } else {

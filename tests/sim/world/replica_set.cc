@@ -133,7 +133,9 @@ void ReplicaSet::LoseUnheard(Duration unheard, Cause cause) {
 
 void ReplicaSet::LoseAlone() {
   env_.time.After(primary().UntilLagCountsLate(), [this] {
-    if (env_.trouble && primary().running()) LosePrimary(Cause::kForcedAlone);
+    // An earlier cut would end with the new one.
+    const bool is_cut = env_.now() < env_.apart_until;
+    if (env_.trouble && !is_cut && primary().running()) LosePrimary(Cause::kForcedAlone);
   });
 }
 
