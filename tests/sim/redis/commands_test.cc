@@ -176,10 +176,15 @@ TEST_F(CommandsTest, AServerTellsAboutItself) {
 }
 
 TEST_F(CommandsTest, AServerTellsHowItKeepsItsDataAndSinceWhenItRuns) {
-  EXPECT_EQ(Do({"CONFIG", "GET", "append*"}), R"(["appendfsync", "everysec", "appendonly", "no"])");
+  EXPECT_EQ(Do({"CONFIG", "GET", "*append*"}),
+            R"(["appendfsync", "everysec", "appendonly", "no", "no-appendfsync-on-rewrite", "no"])");
   model.SetPersistence(true, "always");
-  EXPECT_EQ(Do({"CONFIG", "GET", "append*"}), R"(["appendfsync", "always", "appendonly", "yes"])");
+  EXPECT_EQ(Do({"CONFIG", "GET", "*append*"}),
+            R"(["appendfsync", "always", "appendonly", "yes", "no-appendfsync-on-rewrite", "no"])");
   EXPECT_THAT(Do({"INFO", "persistence"}), testing::HasSubstr(R"(aof_enabled:1\x0d)"));
+  model.SetPersistence(true, "always", true);
+  EXPECT_EQ(Do({"CONFIG", "GET", "*append*"}),
+            R"(["appendfsync", "always", "appendonly", "yes", "no-appendfsync-on-rewrite", "yes"])");
   model.SetClock(kStart);
   model.SetClock(kStart + 7'000'000);
   EXPECT_THAT(Do({"INFO", "server"}), testing::HasSubstr(R"(uptime_in_seconds:7\x0d)"));

@@ -78,10 +78,12 @@ void Config(Call& call) {
   } else if (get && SameWord(call.arg(2), "min-replicas-*")) {
     found = {{"min-replicas-max-lag", store::Cat(server.max_lag_seconds)},
              {"min-replicas-to-write", store::Cat(server.min_replicas)}};
-  } else if (get && SameWord(call.arg(2), "append*")) {
-    found = {{"appendfsync", server.appends_to_disk}, {"appendonly", server.appends ? "yes" : "no"}};
+  } else if (get && SameWord(call.arg(2), "*append*")) {
+    found = {{"appendfsync", server.appends_to_disk},
+             {"appendonly", server.appends ? "yes" : "no"},
+             {"no-appendfsync-on-rewrite", server.rewrites_unsynced ? "yes" : "no"}};
   } else {
-    return call.reply.Error("ERR the model knows no CONFIG but GET save, min-replicas-* and append*");
+    return call.reply.Error("ERR the model knows no CONFIG but GET save, min-replicas-* and *append*");
   }
   call.reply.Array(2 * found.size());
   for (const auto& [name, value] : found) {

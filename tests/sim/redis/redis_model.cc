@@ -152,8 +152,9 @@ void RedisModel::SetMinReplicas(int count, int max_lag_seconds) {
   server_->max_lag_seconds = max_lag_seconds;
 }
 
-void RedisModel::SetPersistence(bool appends, std::string to_disk) {
+void RedisModel::SetPersistence(bool appends, std::string to_disk, bool rewrites_unsynced) {
   server_->appends = appends;
+  server_->rewrites_unsynced = rewrites_unsynced;
   server_->appends_to_disk = std::move(to_disk);
 }
 

@@ -141,9 +141,9 @@ class RedisModel {
   // What CONFIG GET shows of min-replicas-to-write and min-replicas-max-lag. To refuse writes is the caller's part.
   void SetMinReplicas(int count, int max_lag_seconds);
 
-  // What INFO and CONFIG GET show of appendonly and appendfsync ("always", "everysec", "no"). What a restart loses is
-  // the caller's part.
-  void SetPersistence(bool appends, std::string to_disk);
+  // What INFO and CONFIG GET show of appendonly, appendfsync ("always", "everysec", "no") and
+  // no-appendfsync-on-rewrite. What a restart loses is the caller's part.
+  void SetPersistence(bool appends, std::string to_disk, bool rewrites_unsynced = false);
 
   // ---- Observation ----
 

@@ -38,6 +38,7 @@ class Server {
   int max_lag_seconds = 10;
   bool appends = false;                       // appendonly
   std::string appends_to_disk = "everysec";   // appendfsync
+  bool rewrites_unsynced = false;             // no-appendfsync-on-rewrite
   std::optional<int64_t> started_us;          // by its clock; unset: its clock was not set yet
   std::function<bool(Words)> may_script_run;  // of a Cluster's node; unset: scripts may run all
 

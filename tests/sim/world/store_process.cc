@@ -19,8 +19,9 @@ StoreProcess::StoreProcess(Env& env, int number)
       wall_(kDawn, kWallClock + env.dice.Between(Duration(0), milliseconds(3)),
             env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm) {
   Live();
-  model_.SetPersistence(env.temper.persistence != Persistence::kNone,
-                        env.temper.persistence == Persistence::kAlways ? "always" : "everysec");
+  const bool unsynced = env.temper.persistence == Persistence::kUnlessItRewrites;
+  const bool always = unsynced || env.temper.persistence == Persistence::kAlways;
+  model_.SetPersistence(env.temper.persistence != Persistence::kNone, always ? "always" : "everysec", unsynced);
   Sync();
   model_.OnMessage([this](int connection, std::string_view channel, std::string_view payload) {
     const auto found = listeners_.find(connection);

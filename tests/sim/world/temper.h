@@ -28,8 +28,9 @@ const std::vector<std::pair<std::string, Topology>>& Topologies();
 // What makes a failover safe: as Census::Guard, of which these are the kinds.
 enum class FailoverGuard : uint8_t { kNone, kMinReplicas, kConfirmed };
 
-// How the servers of a world keep their data through a restart, by their settings.
-enum class Persistence : uint8_t { kNone, kEverySecond, kAlways };
+// How the servers of a world keep their data through a restart, by their settings. kUnlessItRewrites: kAlways, but not
+// while a rewrite or a snapshot is under way, as it may be at any time.
+enum class Persistence : uint8_t { kNone, kEverySecond, kAlways, kUnlessItRewrites };
 
 // What a server has of its data when it starts again. Whatever its settings are, it may be another machine, or one with
 // another disk: empty, or with a copy that is at least kOldCopy old.

@@ -35,6 +35,9 @@ void MakeHoldingOff(Dice& dice, Temper& temper) {
 void DrawServers(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   Dice dice(seed ^ 0x73657276657273);
   temper.persistence = dice.Pick<Persistence>({Persistence::kNone, Persistence::kEverySecond, Persistence::kAlways});
+  // With dice of its own, so that the rest of a world does not depend on it.
+  const bool unsynced = Dice(seed ^ 0x72657772697465).Chance(0.5);
+  if (unsynced && temper.persistence == Persistence::kEverySecond) temper.persistence = Persistence::kUnlessItRewrites;
   if (temper.calm) return;
   const bool is_steady_cluster = temper.topology == Topology::kCluster && !temper.failing_nodes;
   temper.slews = temper.drift_ppm > 0 && !is_steady_cluster && dice.Chance(0.3);

@@ -28,7 +28,8 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   }
   for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
   env_.Log([&] {
-    constexpr const char* kKept[] = {"nothing", "all but the last second", "always all"};
+    constexpr const char* kKept[] = {"nothing", "all but the last second", "always all",
+                                     "always all, unless a rewrite is under way"};
     return std::string("of servers' writes their disks keep ") + kKept[static_cast<size_t>(env_.temper.persistence)] +
            "; guard " + std::to_string(static_cast<int>(env_.temper.guard)) +
            (env_.temper.name_moves ? "; the store's name moves" : "");
