@@ -36,6 +36,18 @@ TEST_F(CheckStoreTest, AGoodServerIsGoodAndLeavesNothingForLong) {
   EXPECT_TRUE(CheckStore(OptionsFor(server_->Url()), seconds(20))->empty());
 }
 
+TEST_F(CheckStoreTest, AServerWhoseRewritesEndAppendfsyncAlwaysIsWarnedOf) {
+  admin_.Do({"CONFIG", "SET", "appendfsync", "always"});
+  admin_.Do({"CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"});
+  admin_.Do({"CONFIG", "SET", "appendonly", "yes"});
+  const auto warnings = CheckStore(OptionsFor(server_->Url()), seconds(20));
+  ASSERT_TRUE(warnings.ok()) << warnings.status();
+  ASSERT_EQ(warnings->size(), 1u);
+  EXPECT_TRUE(Contains(warnings->front(), "run CONFIG SET no-appendfsync-on-rewrite no")) << warnings->front();
+  admin_.Do({"CONFIG", "SET", "no-appendfsync-on-rewrite", "no"});
+  EXPECT_TRUE(CheckStore(OptionsFor(server_->Url()), seconds(20))->empty());
+}
+
 TEST_F(CheckStoreTest, Unreachable) {
   StoreUrl url = server_->Url();
   url.address.path += ".not";

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
+#include "parse_reply.h"
+#include "store/text.h"
+
 namespace distlock::store {
 namespace {
 
@@ -75,12 +80,47 @@ TEST(Fitness, WarnsOfAServerThatForgets) {
   EXPECT_TRUE(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1").warnings.empty());
 }
 
+// As a server tells them, among others, in no order.
+AppendSettings Settings(std::string_view appendonly, std::string_view appendfsync, std::string_view no_fsync) {
+  CommandBuilder reply;
+  reply.Arg("no-appendfsync-on-rewrite").Arg(no_fsync).Arg("appendfilename").Arg("appendonly.aof");
+  reply.Arg("appendonly").Arg(appendonly).Arg("appendfsync").Arg(appendfsync);
+  return ReadAppendSettings(*Parse(std::move(reply).Build()));
+}
+
+TEST(Fitness, AServerKeepsAllOnlyWhenItAppendsAlwaysAndDuringRewritesToo) {
+  EXPECT_TRUE(Settings("yes", "always", "no").KeepsAll());
+  EXPECT_FALSE(Settings("yes", "always", "yes").KeepsAll());
+  EXPECT_FALSE(Settings("yes", "everysec", "no").KeepsAll());
+  EXPECT_FALSE(Settings("no", "always", "no").KeepsAll());
+  EXPECT_FALSE(ReadAppendSettings(*Parse("-NOPERM\r\n")).KeepsAll());
+  EXPECT_FALSE(ReadAppendSettings(*Parse("*0\r\n")).KeepsAll());
+}
+
+TEST(Fitness, WarnsOfAnAppendOnlyFileThatRewritesOutrun) {
+  const auto warnings = JudgeFitness(ServerInfo(Info()), "", false, Settings("yes", "always", "yes")).warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(Contains(warnings[0], "run CONFIG SET no-appendfsync-on-rewrite no")) << warnings[0];
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, Settings("yes", "everysec", "yes")).warnings.size(), 2u);
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, Settings("yes", "always", "no")).warnings.empty());
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1", false, Settings("no", "always", "yes"))
+                  .warnings.empty());
+}
+
+TEST(Fitness, SaysFromWhenAnAppendOnlyFileCounts) {
+  const auto warnings = JudgeFitness(ServerInfo(Info("aof_enabled:0")), "").warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(Contains(warnings[0], "aof_rewrite_in_progress:0")) << warnings[0];
+}
+
 TEST(Fitness, WarnsOfAnAppendOnlyFileThatLagsBehind) {
-  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, "everysec").warnings.size(), 1u);
-  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, "no").warnings.size(), 1u);
-  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, "always").warnings.empty());
-  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, "?").warnings.empty()) << "the user may not ask";
-  EXPECT_TRUE(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1", false, "everysec").warnings.empty());
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, {.appendfsync = "everysec"}).warnings.size(), 1u);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info()), "", false, {.appendfsync = "no"}).warnings.size(), 1u);
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, {.appendfsync = "always"}).warnings.empty());
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info()), "", false, {.appendfsync = "?"}).warnings.empty())
+      << "the user may not ask";
+  EXPECT_TRUE(
+      JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1", false, {.appendfsync = "everysec"}).warnings.empty());
 }
 
 }  // namespace

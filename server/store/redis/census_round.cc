@@ -109,13 +109,12 @@ void CensusRound::Ask() {
   timer_->Start(kEvery);
   under_way_ = true;
   facts_ = {};
-  appends_ = false;
   AskReplication([this](const redisReply& reply) { ReadReplication(reply); });
   sender_->Send(MakeCommand({"INFO", "memory"}), InRound([this](const Answer& answer) { ReadMemory(*answer.reply); }));
   sender_->Send(MakeCommand({"CONFIG", "GET", "min-replicas-*"}),
                 InRound([this](const Answer& answer) { ReadConfig(*answer.reply); }));
-  sender_->Send(MakeCommand({"CONFIG", "GET", "append*"}), InRound([this](const Answer& answer) {
-                  ReadConfig(*answer.reply);
+  sender_->Send(AskAppendSettings(), InRound([this](const Answer& answer) {
+                  facts_.aof_always = ReadAppendSettings(*answer.reply).KeepsAll();
                   Judge();
                 }));
   sender_->Flush();
@@ -177,14 +176,11 @@ void CensusRound::ReadConfig(const redisReply& reply) {
     const std::string_view value = pairs.String(i + 1).value_or("");
     if (name == "min-replicas-to-write") facts_.min_replicas = IntOf(value);
     if (name == "min-replicas-max-lag") facts_.max_lag = std::chrono::seconds(IntOf(value));
-    if (name == "appendonly") appends_ = value == "yes";
-    if (name == "appendfsync") facts_.aof_always = value == "always";
   }
 }
 
 void CensusRound::Judge() {
   if (facts_.identity.empty()) return EndRound();
-  facts_.aof_always = facts_.aof_always && appends_;
   census_.Meet(facts_);
   if (census_.obeys() && census_.guard() == Census::Guard::kNone) {
     Warn(

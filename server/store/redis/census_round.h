@@ -125,7 +125,6 @@ class CensusRound {
   core::StoreTime started_;
   CensusFacts facts_;  // of the round under way
   std::vector<ReplicaStatus> replicas_;
-  bool appends_ = false;
   std::string last_argument_;  // of scripts, as it was told
   std::set<std::string> warned_;
   const std::unique_ptr<Timer> timer_;

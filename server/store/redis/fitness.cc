@@ -59,8 +59,28 @@ std::string MisfitOfPolicy(std::string_view maxmemory_policy) {
              "another server");
 }
 
+bool AppendSettings::KeepsAll() const {
+  return appendonly == "yes" && appendfsync == "always" && no_fsync_on_rewrite == "no";
+}
+
+std::string AskAppendSettings() { return MakeCommand({"CONFIG", "GET", "*append*"}); }
+
+AppendSettings ReadAppendSettings(const redisReply& reply) {
+  AppendSettings settings;
+  if (IsError(reply)) return settings;
+  const ReplyArray pairs(reply);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    const std::string_view name = pairs.String(i).value_or("");
+    const std::string value(pairs.String(i + 1).value_or("?"));
+    if (name == "appendonly") settings.appendonly = value;
+    if (name == "appendfsync") settings.appendfsync = value;
+    if (name == "no-appendfsync-on-rewrite") settings.no_fsync_on_rewrite = value;
+  }
+  return settings;
+}
+
 Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster,
-                     std::string_view appendfsync) {
+                     const AppendSettings& appends) {
   Fitness fitness{Judge(info, of_cluster), {}};
   if (!fitness.status.ok()) return fitness;
   if (info.Get("aof_enabled") == "0" && (save_points.empty() || save_points == "?")) {
@@ -70,14 +90,22 @@ Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool 
                              "without either, a restart forgets all locks"
                            : "the store has neither append-only file nor snapshots: when it restarts, all locks are "
                              "forgotten and may be "
-                             "given again while their old holders still believe; run CONFIG SET appendonly yes, or "
-                             "set --failover-hold-off");
+                             "given again while their old holders still believe; run CONFIG SET appendonly yes, "
+                             "which counts from when INFO persistence shows aof_rewrite_scheduled:0 and "
+                             "aof_rewrite_in_progress:0, or set --failover-hold-off");
   }
-  if (info.Get("aof_enabled") == "1" && appendfsync != "always" && appendfsync != "?") {
+  if (info.Get("aof_enabled") != "1") return fitness;
+  if (appends.appendfsync != "always" && appends.appendfsync != "?") {
     fitness.warnings.push_back(
-        Cat("the store's append-only file has appendfsync ", appendfsync,
+        Cat("the store's append-only file has appendfsync ", appends.appendfsync,
             ": a power failure forgets the locks of the last moments, and they may be given again while their old "
             "holders still believe; run CONFIG SET appendfsync always, or set --failover-hold-off"));
+  }
+  if (appends.no_fsync_on_rewrite == "yes") {
+    fitness.warnings.push_back(
+        "the store has no-appendfsync-on-rewrite yes: a power failure while it rewrites its append-only file or saves "
+        "a snapshot forgets the locks since that began, and they may be given again while their old holders still "
+        "believe; run CONFIG SET no-appendfsync-on-rewrite no, or set --failover-hold-off");
   }
   return fitness;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether a server may keep locks, judged by its own INFO. Pure; any thread.
+// Whether a server may keep locks, judged by its own INFO and settings. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "store/redis/resp.h"
 #include "store/redis/server_identity.h"
 
 namespace distlock::store {
@@ -22,9 +23,23 @@ struct Fitness {
 // "": held locks stay when memory is short.
 std::string MisfitOfPolicy(std::string_view maxmemory_policy);
 
-// `save_points` and `appendfsync` are the replies to CONFIG GET of these, or "?" when the user may not ask.
+// How a server appends its writes to a file, by its settings: "?" when the user may not ask.
+struct AppendSettings {
+  std::string appendonly = "?";
+  std::string appendfsync = "?";
+  std::string no_fsync_on_rewrite = "?";  // no-appendfsync-on-rewrite
+
+  // Each write is on its disk before it is answered. What is not known is taken for no.
+  bool KeepsAll() const;
+};
+
+// The command that asks for AppendSettings, and what its answer says.
+std::string AskAppendSettings();
+AppendSettings ReadAppendSettings(const redisReply& reply);
+
+// `save_points`: the reply to CONFIG GET save, or "?" when the user may not ask.
 // `of_cluster`: it is to be a node of a Cluster; else it must not be one.
 Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster = false,
-                     std::string_view appendfsync = "?");
+                     const AppendSettings& appends = {});
 
 }  // namespace distlock::store

@@ -20,7 +20,7 @@ struct Progress {
   absl::Status trouble;  // the first
   std::string info;
   std::string save_points = "?";
-  std::string appendfsync = "?";
+  AppendSettings appends;
   int64_t listeners = 0;
   std::string no_shard_channels;
   bool of_cluster = false;
@@ -79,7 +79,7 @@ void Finish(Progress& progress, const Answer& answer) {
   const auto done = std::exchange(progress.done, nullptr);
   if (!progress.info.empty()) {
     const ServerInfo info(progress.info);
-    Fitness fitness = JudgeFitness(info, progress.save_points, progress.of_cluster, progress.appendfsync);
+    Fitness fitness = JudgeFitness(info, progress.save_points, progress.of_cluster, progress.appends);
     if (!fitness.status.ok()) return done(fitness.status);
     if (!progress.trouble.ok()) return done(progress.trouble);
     if (IsError(*answer.reply)) return done(Refused("TIME", *answer.reply));
@@ -114,12 +114,8 @@ void Prepare(Link& link, const PreparationOptions& options, std::function<void(a
     if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
     progress->save_points = std::string(ReplyArray(*answer.reply).String(1).value_or("?"));
   });
-  link.Send(MakeCommand({"CONFIG", "GET", "append*"}), [progress](const Answer& answer) {
-    if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
-    const ReplyArray pairs(*answer.reply);
-    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (pairs.String(i) == "appendfsync") progress->appendfsync = std::string(pairs.String(i + 1).value_or("?"));
-    }
+  link.Send(AskAppendSettings(), [progress](const Answer& answer) {
+    if (answer.kind == Answer::Kind::kReply) progress->appends = ReadAppendSettings(*answer.reply);
   });
   for (const lua::ScriptSource* script : options.scripts) {
     link.Send(LoadCommand(*script), Step(progress, "SCRIPT LOAD", [script](Progress& p, const redisReply& reply) {
