@@ -100,7 +100,7 @@ class Codec {
 
   // As one call of batch.lua. Acquires, and releases that do not block, of locks with one TokenKeep; those of one lock
   // stand together.
-  // REQUIRES: !holds_off(); batch.lua knows only until when that counts.
+  // REQUIRES: !holds_off() a moment ago; batch.lua knows only until when that counts.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,

@@ -278,7 +278,6 @@ Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) c
 core::Duration Codec::TokenKeep(const core::LockName& name) const { return TokenKeepOf(options_, name); }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
-  DISTLOCK_CHECK(!holds_off());
   const Census* const census = ObeyedCensus();
   const core::Instant known_until = census == nullptr ? core::kNever : census->known_until();
   EncodedBatch batch;
