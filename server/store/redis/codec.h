@@ -52,6 +52,7 @@ struct SentCommand {
   size_t items = 0;                          // kRenew, kAcquireAll
   std::vector<core::StoreTime> hold_untils;  // kRenew, of each item; empty: none has one
   std::vector<core::OwnerId> owners;         // kRenew during a hold-off, of each item; zeros: it confirms nothing
+  std::vector<core::Duration> ttls;          // kRenew, of each item; empty: others are told of such ttls anyway
 };
 
 struct Encoded {
