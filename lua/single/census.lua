@@ -63,8 +63,9 @@ if since == '0' and confirm == '1' then since = NOW end
 hold_off = string.format('%.0f', hold_off)
 redis.call('SET', KEYS[1], table.concat({identity, since, hold_off, longest}, ';'), 'PX', keep)
 
--- A longest ttl matters for its own length and LATER since it was said; a longer one, said later, says it, too.
-local last, order, kept, ages, newest = {}, {}, {}, {}, 0
+-- A longest ttl matters for its own length and LATER since it was said; a longer one, said later, says it, too. The
+-- shortest that is kept is taken to have been said when those were that there is no room for.
+local last, order, kept, ages, newest, shortest = {}, {}, {}, {}, 0, 0
 local function hear(ttl, at)
   at = math.min(at, now)
   if at + ttl * 1000 + LATER < now then return end
@@ -75,10 +76,11 @@ for ttl, at in string.gmatch(ttls or '', '(%d+):(%d+)') do hear(tonumber(ttl), t
 for ttl, age in string.gmatch(said, '(%d+):(%d+)') do hear(tonumber(ttl), now - tonumber(age) * 1000) end
 table.sort(order, function(a, b) return a > b end)
 for _, ttl in ipairs(order) do
-  if last[ttl] > newest and #kept < MOST then
+  if last[ttl] > newest then
     newest = last[ttl]
-    kept[#kept + 1] = string.format('%.0f:%.0f', ttl, newest)
-    ages[#ages + 1] = string.format('%.0f:%.0f', ttl, math.floor((now - newest) / 1000))
+    if #kept < MOST then shortest = ttl else kept[MOST], ages[MOST] = nil, nil end
+    kept[#kept + 1] = string.format('%.0f:%.0f', shortest, newest)
+    ages[#ages + 1] = string.format('%.0f:%.0f', shortest, math.floor((now - newest) / 1000))
   end
 end
 local has_replicas = (copied ~= '' or is_copy or had_replicas == '1') and '1' or '0'

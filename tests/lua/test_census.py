@@ -207,4 +207,8 @@ def test_ttls_outlive_the_identity_and_the_longer_and_later_one_stands_for_the_o
 
 def test_at_most_eight_ttls_are_kept(redis):
     said = [(60_000 * (20 - i), 1_000 * (20 - i)) for i in range(12)]
-    assert len(count(redis, said=said).ttls) == 8
+    ttls = count(redis, said=said).ttls
+    assert [ttl for ttl, _ in ttls] == [ttl for ttl, _ in said[:8]]
+    assert [round(age, -3) for _, age in ttls] == [age for _, age in said[:7]] + [said[11][1]], "the last says the rest"
+    again = count(redis, said=said).ttls
+    assert [ttl for ttl, _ in again] == [ttl for ttl, _ in ttls] and round(again[-1][1], -3) == said[11][1]

@@ -85,6 +85,10 @@ class ModelStore final : public store::Store, private store::StoreListener {
 void ModelStore::Submit(core::StoreCommand&& command) {
   ++unsent_;
   pending_[std::visit([](const auto& one) { return one.op; }, command)] = core::VerbOf(command);
+  if (const auto* release = std::get_if<core::StoreRelease>(&command); release != nullptr && release->token == 0) {
+    std::lock_guard lock(stores_.mu_);
+    ++stores_.counts_.releases_of_any;
+  }
   store_.Submit(std::move(command));
 }
 

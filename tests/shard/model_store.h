@@ -29,10 +29,11 @@ class ModelStores {
   struct Counts {
     size_t commands = 0;  // that have run
     size_t acquires = 0;
-    size_t flushes = 0;        // that had something to send
-    size_t largest_flush = 0;  // commands
-    size_t questions = 0;      // asked by Inspect
-    size_t stopped = 0;        // stores
+    size_t releases_of_any = 0;  // that name no grant; submitted
+    size_t flushes = 0;          // that had something to send
+    size_t largest_flush = 0;    // commands
+    size_t questions = 0;        // asked by Inspect
+    size_t stopped = 0;          // stores
   };
 
   static constexpr core::StoreTraits kTraits = store::SingleStore::kTraits;

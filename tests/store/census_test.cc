@@ -333,6 +333,22 @@ TEST_F(CensusTest, TheMarkerTellsThatThereWereReplicas) {
   EXPECT_EQ(census.guard(), Guard::kNone);
 }
 
+// One address leads to another server, which is empty: nothing there tells of replicas, but this broker knows.
+TEST_F(CensusTest, DataBehindAnAddressThatIsKnownToFailOverAreNoOriginal) {
+  Census census = Known({.kind = Kind::kIfReplicated, .longest_ttl = kTtl});
+  census.Meet({.identity = "a:1"});
+  EXPECT_TRUE(census.Next(kHere).complete_if.original);
+  census.OnCount(Counted({}, {}, {}), kHere);
+  census.Meet({.identity = "a:1", .replicas = 1});
+  EXPECT_TRUE(census.Next(kHere).complete_if.original) << "it was judged before it had replicas";
+  EXPECT_EQ(Told(census), "0");
+  census.Meet({.identity = "b:1"});
+  EXPECT_FALSE(census.Next(kHere).complete_if.original);
+  EXPECT_EQ(census.Next(kHere).hold_off, kTtl + seconds(12));
+  census.OnCount(Counted(seconds(1), {}, {}), kHere);
+  EXPECT_EQ(Told(census), Argument({}, kTtl + seconds(12))) << "whatever a broker that knew nothing has marked";
+}
+
 TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {
   census_.Meet({.identity = "a:1"});
   census_.OnCount(Counted(kTtl, {}), kHere);
@@ -346,52 +362,6 @@ TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {
   census_.OnSame(kHere);
   EXPECT_FALSE(census_.IsStale(late)) << "an older answer takes nothing away";
   EXPECT_FALSE(Census({}, 0).IsStale(late));
-}
-
-class AssertedTtlsTest : public testing::Test {
- protected:
-  AssertedTtls ttls_;
-};
-
-TEST_F(AssertedTtlsTest, TheLongestMattersForItsOwnLength) {
-  EXPECT_EQ(ttls_.Longest(kHere), Duration::zero());
-  ttls_.Hear({seconds(60), seconds(20)}, kHere);
-  ttls_.Hear({seconds(15), {}}, kHere);
-  EXPECT_EQ(ttls_.Longest(kHere + seconds(40)), seconds(60));
-  EXPECT_EQ(ttls_.Longest(kHere + seconds(40) + AssertedTtls::kLater), Duration::zero());
-  ttls_.Hear({seconds(15), {}}, kHere + seconds(40));
-  EXPECT_EQ(ttls_.Longest(kHere + seconds(51)), seconds(15));
-}
-
-TEST_F(AssertedTtlsTest, ALongerAndLaterOneStandsForTheOthers) {
-  ttls_.Hear({seconds(15), seconds(3)}, kHere);
-  ttls_.Hear({seconds(60), {}}, kHere);
-  ttls_.Hear({seconds(30), seconds(3)}, kHere);
-  EXPECT_EQ(ttls_.All(kHere), (std::vector<AssertedTtls::Assertion>{{seconds(60), {}}}));
-  ttls_.Hear({seconds(-1), {}}, kHere);
-  ttls_.Hear({seconds(5), seconds(600)}, kHere);
-  EXPECT_EQ(ttls_.All(kHere).size(), 1u);
-}
-
-// Brokers that read what the others have read would else say for ever what nobody says any more.
-TEST_F(AssertedTtlsTest, AnEchoDoesNotMakeItYounger) {
-  ttls_.Hear({seconds(60), {}}, kHere);
-  for (int i = 1; i <= 100; ++i) {
-    const Instant now = kHere + i * std::chrono::milliseconds(100);
-    AssertedTtls::Assertion echo = ttls_.All(now).front();
-    echo.age -= std::chrono::milliseconds(900);
-    ttls_.Hear(echo, now);
-  }
-  EXPECT_EQ(ttls_.All(kHere + seconds(10)).front().age, seconds(10));
-}
-
-TEST_F(AssertedTtlsTest, AsText) {
-  const std::vector<AssertedTtls::Assertion> all{{seconds(60), seconds(1)}, {seconds(15), {}}};
-  EXPECT_EQ(AssertedTtls::Text(all), "60000:1000,15000:0");
-  EXPECT_EQ(AssertedTtls::Parse("60000:1000,15000:0"), all);
-  EXPECT_TRUE(AssertedTtls::Parse("").empty());
-  EXPECT_TRUE(AssertedTtls::Parse("60000:1000,x").empty());
-  EXPECT_EQ(AssertedTtls::Text({}), "");
 }
 
 }  // namespace

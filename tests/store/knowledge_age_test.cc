@@ -88,6 +88,29 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     Submit("k");
     return Flushed();
   }
+  // A caller renews two leases.
+  void Renew(core::Duration ttl, bool answered = true) {
+    core::StoreRenew renew{.op = ++op_};
+    for (const std::string_view key : {"k", "l"}) {
+      renew.items.push_back({.name = core::LockName::Encode("ns", key), .owner = {1}, .token = 5, .ttl = ttl});
+    }
+    store_.Submit(std::move(renew));
+    store_.Flush();
+    if (answered) return Play();
+    net_.dialer->dialed.at(link_)->Drop("gone");
+    Pass(seconds(2));
+    link_ = LatestLink();
+  }
+  // The ttls that the next census tells.
+  std::string Said() {
+    Pass(seconds(2));
+    std::string said;
+    for (const std::string& command : commands()) {
+      const ReplyPtr argv = Parse(command);
+      if (argv->elements > 15 && Text(*argv->element[1]) == lua::kCensus.sha1) said = Text(*argv->element[15]);
+    }
+    return said;
+  }
   // Of the latest connection that is no channel's.
   const std::vector<std::string>& commands() const { return net_.dialer->dialed.at(link_)->commands; }
 
@@ -108,12 +131,14 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
   int channel_ups_ = 0;
   size_t link_ = 1;  // the connection for commands
   core::Duration takes_ = milliseconds(1);
+  std::string renewed_;  // what a script says of the second lease; "": it is refused
 
  private:
   static StoreOptions Options() {
     StoreOptions options;
     options.locks.broker_id = "00000000000000b1";
     options.locks.hold_off.kind = HoldOffOptions::Kind::kAuto;
+    options.locks.hold_off.longest_ttl = seconds(9);
     return options;
   }
 
@@ -148,6 +173,9 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     if (verb == "EVALSHA" && Text(*argv->element[1]) == lua::kCensus.sha1) {
       return Cat("*7\r\n:18\r\n", BulkOf(Cat(us)), BulkOf("1"), BulkOf("9000"), BulkOf("9000"), BulkOf("0"),
                  BulkOf(""));
+    }
+    if (verb == "EVALSHA" && Text(*argv->element[1]) == lua::kRenew.sha1 && !renewed_.empty()) {
+      return Cat("*3\r\n:12\r\n", BulkOf(Cat(us)), BulkOf(Cat("0", renewed_)));
     }
     if (verb == "EVALSHA") return "-NOREPLICAS not now\r\n";
     return "+OK\r\n";
@@ -222,6 +250,37 @@ TEST_F(KnowledgeAgeTest, AStoreThatStoodStillIsAskedAnewAtOnce) {
   EXPECT_EQ(ups_, 2);
   link_ = LatestLink();
   EXPECT_EQ(Asked(), std::vector{kNone});
+}
+
+// Lease ids are not signed, so a caller may name any ttl.
+TEST_F(KnowledgeAgeTest, OnlyTheTtlOfARenewalThatMayHaveRunIsToldToOthers) {
+  const std::string own = "9000:0", longer = "20000:";
+  EXPECT_EQ(Said(), own);
+  renewed_ = "0";
+  Renew(seconds(20));
+  EXPECT_EQ(Said(), own) << "it holds nothing";
+  renewed_ = "";
+  Renew(seconds(20));
+  EXPECT_EQ(Said(), own) << "it has not run";
+  renewed_ = "1";
+  Renew(seconds(20));
+  EXPECT_TRUE(Contains(Said(), longer));
+  Pass(seconds(35));
+  EXPECT_EQ(Said(), own);
+  Renew(seconds(20), /*answered=*/false);
+  EXPECT_TRUE(Contains(Said(), longer)) << "it may have run";
+}
+
+TEST_F(KnowledgeAgeTest, TheTtlOfALockThatWasHandedOnHereIsToldToOthers) {
+  store_.Submit(core::StoreNote{.op = 900,
+                                .name = core::LockName::Encode("ns", "k"),
+                                .from = {1},
+                                .from_token = 1,
+                                .owner = {2},
+                                .token = 2,
+                                .ttl = seconds(20)});
+  store_.Flush();
+  EXPECT_TRUE(Contains(Said(), "20000:"));
 }
 
 TEST_F(KnowledgeAgeTest, AHoldOffThatIsKnownCountsForAsLong) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +107,34 @@ TEST_F(BatchTest, AcquiresAndReleasesOfDifferentLocksGoTogether) {
   batch_.Add(Acquire(3, "c"));
   batch_.Send();
   EXPECT_EQ(Calls(), std::vector<std::string>{"batch 3"});
+}
+
+// The clock goes on at each look.
+class PassingTimers : public Timers {
+ public:
+  core::Instant Now() const override { return now += by; }
+  std::unique_ptr<Timer> Make(std::function<void()> /*fire*/) override { return nullptr; }
+
+  mutable core::Instant now{std::chrono::hours(1)};
+  core::Duration by{};
+};
+
+// Scripts are told until when it counts.
+TEST_F(BatchTest, WhatIsKnownOfTheServerMayRunOutMeanwhile) {
+  PassingTimers timers;
+  Census census({.kind = HoldOffOptions::Kind::kFixed}, 0);
+  census.Meet({.identity = "a:1"});
+  census.OnCount({.time = {5}, .since = {1}}, timers.now);
+  census.OnSame(timers.now);
+  Codec codec({.broker_id = "00000000000000b1"}, sim::KnownClock());
+  codec.Obey(&census, &timers);
+  ScriptBatch batch(&codec, &scripts_, [](const SentCommand& /*sent*/, const Answer& /*answer*/) {});
+  batch.Add(Acquire(1, "a"));
+  batch.Add(Acquire(2, "b"));
+  timers.by = Census::kKnowledgeLasts * 3 / 4;
+  batch.Send();
+  EXPECT_EQ(Calls(), std::vector<std::string>{"batch 2"});
+  EXPECT_TRUE(codec.holds_off());
 }
 
 TEST_F(BatchTest, TwoOfOneLockDoNot) {

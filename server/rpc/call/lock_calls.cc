@@ -54,7 +54,7 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
     acquire.request = kOnly + i;
     acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request_id) : contract::DetachedOwnerId();
     acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_, identity);
-    parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
+    parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}, 0});
   }
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
 }
@@ -83,7 +83,10 @@ void AcquireCall::OnEvent(core::Event& event) {
   if (auto* granted = std::get_if<core::Granted>(&event)) {
     bool all = true;
     for (Part& part : parts_) {
-      if (part.name == granted->name) part.grant = contract::GrantOf(*granted, part.max_hold);
+      if (part.name == granted->name) {
+        part.grant = contract::GrantOf(*granted, part.max_hold);
+        part.token = granted->token;
+      }
       all = all && part.grant;
     }
     if (!all) return;
@@ -101,7 +104,7 @@ void AcquireCall::AnswerLost() {
   // The core forgot the lease when it answered, so this call must release it.
   if (repeatable_ || !granted_.exchange(false, std::memory_order_acq_rel)) return;
   for (const Part& part : parts_) {
-    shards().Post(home_, core::Release{.name = part.name, .owner = part.owner, .ttl = part.ttl});
+    shards().Post(home_, core::Release{.name = part.name, .owner = part.owner, .token = part.token, .ttl = part.ttl});
   }
 }
 

@@ -33,6 +33,7 @@ class AcquireCall final : public UnaryCall {
     core::Duration ttl{};
     core::Duration max_hold{};
     std::optional<v1::Grant> grant;
+    uint64_t token = 0;  // of the grant
   };
   std::vector<Part> parts_;
   std::string peer_;                          // who counts as one with the caller

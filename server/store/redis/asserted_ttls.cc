@@ -29,7 +29,10 @@ void AssertedTtls::Hear(const Assertion& assertion, Instant now) {
       heard_, [&](const Heard& one) { return !Matters(one, now) || (one.ttl <= fresh.ttl && one.last <= fresh.last); });
   if (!Matters(fresh, now)) return;
   heard_.insert(std::ranges::find_if(heard_, [&](const Heard& one) { return one.ttl < fresh.ttl; }), fresh);
-  if (heard_.size() > kMost) heard_.pop_back();
+  if (heard_.size() > kMost) {
+    heard_[kMost - 1].last = heard_.back().last;
+    heard_.pop_back();
+  }
 }
 
 Duration AssertedTtls::Longest(Instant now) const {

@@ -25,7 +25,8 @@ class AssertedTtls {
 
   // A broker that has stopped saying so may have granted its last lease a moment later.
   static constexpr core::Duration kLater = std::chrono::seconds(10);
-  // So many are remembered, the longest ones.
+  // So many are remembered, the longest ones. The shortest of them stands for those that there is no room for: it is
+  // as if it had been said last when they were.
   static constexpr size_t kMost = 8;
 
   // An assertion that was read, or made, at `now`.

@@ -46,6 +46,7 @@ void Census::Meet(const CensusFacts& facts) {
     counted_ = replicas_confirmed_ = false;
     state_ = State::kOpen;
     confirmed_.clear();
+    was_replicated_ = replicated_;
   }
   facts_ = facts;
   replicated_ = replicated_ || facts.promoted || facts.replicas > 0;
@@ -82,7 +83,8 @@ Census::Guard Census::guard() const {
 
 Census::CompleteIf Census::complete_if() const {
   const bool is_fixed = options_.kind == HoldOffOptions::Kind::kFixed;
-  return {.beating = facts_.aof_always && !facts_.promoted && !is_fixed, .original = waits_for_replicas()};
+  return {.beating = facts_.aof_always && !facts_.promoted && !is_fixed,
+          .original = waits_for_replicas() && !was_replicated_};
 }
 
 Duration Census::HoldOff(Instant now) const {

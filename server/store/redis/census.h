@@ -168,7 +168,8 @@ class Census {
   int servers_ = 0;  // the most that were seen or told
   bool told_servers_ = false;
   bool replicated_ = false;
-  Guard guard_ = Guard::kNone;  // if the data may be incomplete
+  bool was_replicated_ = false;  // before it had these data: they may be another server's that knows nothing of it
+  Guard guard_ = Guard::kNone;   // if the data may be incomplete
   bool needs_replicas_ = false;
   bool counted_ = false;             // the marker was written, at its present key
   bool replicas_confirmed_ = false;  // of a marker that was written before

@@ -52,6 +52,7 @@ struct SentCommand {
   size_t items = 0;                          // kRenew, kAcquireAll
   std::vector<core::StoreTime> hold_untils;  // kRenew, of each item; empty: none has one
   std::vector<core::OwnerId> owners;         // kRenew during a hold-off, of each item; zeros: it confirms nothing
+  std::vector<core::Duration> ttls;          // kRenew, of each item; empty: others are told of such ttls anyway
 };
 
 struct Encoded {
@@ -100,7 +101,7 @@ class Codec {
 
   // As one call of batch.lua. Acquires, and releases that do not block, of locks with one TokenKeep; those of one lock
   // stand together.
-  // REQUIRES: !holds_off(); batch.lua knows only until when that counts.
+  // REQUIRES: !holds_off() a moment ago; batch.lua knows only until when that counts.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,

@@ -29,6 +29,7 @@ struct Encoder {
   core::Instant now;     // with census
   std::string_view channel_tag;
   uint64_t least_token;
+  core::Duration told_ttl = core::Duration::max();  // others are told of leases that are as long, or shorter
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
     if (least_token != 0) return Cat("t", least_token);
@@ -96,7 +97,10 @@ struct Encoder {
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
     const auto ttl = CeilMs(in.items.front().ttl);
     command.Arg(ttl);
-    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}, {}};
+    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}, {}, {}};
+    if (std::ranges::any_of(in.items, [&](const auto& item) { return item.ttl > told_ttl; })) {
+      for (const auto& item : in.items) sent.ttls.push_back(item.ttl);
+    }
     if (census != nullptr && census->holds_off()) {
       for (const auto& item : in.items) sent.owners.push_back(item.is_exclusive ? item.owner : core::OwnerId{});
     }
@@ -272,14 +276,17 @@ void Codec::TrustPublish(bool trust) {
 Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) const {
   const Census* const census = ObeyedCensus();
   const core::Instant now = census == nullptr ? core::Instant{} : timers_->Now();
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census, now, channel_tag_, least_token}, command);
+  Encoder encoder{options_, clock_, keys_, trusts_publish_, census, now, channel_tag_, least_token};
+  if (census_ != nullptr && census_->on()) encoder.told_ttl = census_->longest_ttl();
+  return std::visit(encoder, command);
 }
 
 core::Duration Codec::TokenKeep(const core::LockName& name) const { return TokenKeepOf(options_, name); }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
-  DISTLOCK_CHECK(!holds_off());
   const Census* const census = ObeyedCensus();
+  // What is known may have become too old since the caller looked: the call says until when it counts.
+  DISTLOCK_CHECK(census == nullptr || !census->holds_off());
   const core::Instant known_until = census == nullptr ? core::kNever : census->known_until();
   EncodedBatch batch;
   CommandBuilder command = CallScript(lua::kBatch, commands.size(), CommandBuilder(commands.size() * kUsualBatchBytes));

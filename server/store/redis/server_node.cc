@@ -320,8 +320,19 @@ void ServerNode::HearTtl(const core::StoreCommand& command) {
   if (const auto* acquire = std::get_if<core::StoreAcquire>(&command)) return census_.OnTtl(acquire->ttl);
   if (const auto* all = std::get_if<core::StoreAcquireAll>(&command)) {
     for (const core::StoreAcquire& item : all->items) census_.OnTtl(item.ttl);
-  } else if (const auto* renew = std::get_if<core::StoreRenew>(&command)) {
-    for (const core::RenewItem& item : renew->items) census_.OnTtl(item.ttl);
+  } else if (const auto* note = std::get_if<core::StoreNote>(&command)) {
+    census_.OnTtl(note->ttl);
+  }
+}
+
+// A renewal that does nothing counts for nothing: whoever makes up a lease may ask for one, with any ttl. The lease's
+// own grant was heard, and its holder believes in no more before this.
+void ServerNode::HearRenewed(const SentCommand& sent, const core::StoreReply& reply) {
+  const auto* const done = std::get_if<core::RenewDoneBatch>(&reply.outcome);
+  const bool may_have_run = std::holds_alternative<core::StoreUnknown>(reply.outcome);
+  for (size_t i = 0; i < sent.ttls.size(); ++i) {
+    const bool has_run = done != nullptr && done->results[i] == core::RenewResult::kRenewed;
+    if (has_run || may_have_run) census_.OnTtl(sent.ttls[i]);
   }
 }
 
@@ -365,6 +376,7 @@ void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
   Decoded decoded = codec_.Decode(sent, answer);
   if (decoded.time.us > 0) LearnTime(answer.sent, answer.received, decoded.time);
   if (!decoded.reconnect.empty()) LeaveServer(decoded.reconnect);
+  HearRenewed(sent, decoded.reply);
   if (const auto* renewed = std::get_if<core::RenewDoneBatch>(&decoded.reply.outcome)) {
     census_.OnRenewed(sent, *renewed, decoded.time);
   }

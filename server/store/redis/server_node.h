@@ -173,7 +173,9 @@ class ServerNode : private Link::Owner,
   void Suspect();
   void TellDown(const std::string& cause);
   // Tells the census the ttl of the lease that the command writes.
+  // Of a command that is about to be sent; of a renewal, when it is answered.
   void HearTtl(const core::StoreCommand& command);
+  void HearRenewed(const SentCommand& sent, const core::StoreReply& reply);
   // Answers "not sent", later.
   void Refuse(const core::StoreCommand& command, std::string_view cause);
   void RefuseSoon(PendingQueries::Id id, absl::Status why);

@@ -255,6 +255,7 @@ TEST(Unary, AGrantAfterCancelIsReleased) {
   broker.store().HoldReplies(false);
   ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.pending_releases == 0; }));
   EXPECT_FALSE(broker.IsHeld("a"));
+  EXPECT_EQ(broker.store().counts().releases_of_any, 0u);
 }
 
 // A grant whose answer left before the cancel came ends by its ttl; every other grant is released.
@@ -273,6 +274,7 @@ TEST(Unary, CancelsAtAnyMomentAreSurvived) {
     EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) << status.error_message();
   }
   EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.waiters + stats.pending_releases == 0; }));
+  EXPECT_EQ(broker.store().counts().releases_of_any, 0u);
   broker.Take("alive");
 }
 

@@ -120,8 +120,10 @@ void Front::Tell(core::Notify notify) {
   const auto found = streams_.find(notify.session);
   if (found == streams_.end()) {
     const auto orphan = orphans_.find(notify.session);
-    if (orphan != orphans_.end() && std::holds_alternative<core::Granted>(notify.event)) post_(orphan->second);
-    return;
+    const auto* const granted = std::get_if<core::Granted>(&notify.event);
+    if (orphan == orphans_.end() || granted == nullptr) return;
+    orphan->second.token = granted->token;
+    return post_(orphan->second);
   }
   Stream& stream = *found->second;
   if (stream.over) return;

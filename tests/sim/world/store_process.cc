@@ -103,7 +103,7 @@ void StoreProcess::Restart(Duration down, Memory memory) {
 Memory StoreProcess::AnyMemory() {
   if (env_.now() < env_.remembers_until) return Memory::kAll;
   const bool always = env_.temper.persistence == Persistence::kAlways;
-  // Nothing shows that a server which is empty has had replicas.
+  // Nothing shows a broker that has restarted that a server which is empty has had replicas.
   if (env_.temper.name_moves) return always || env_.dice.Chance(0.5) ? Memory::kAll : Memory::kNotItsLastSecond;
   if (always) {
     if (env_.temper.disks_last) return Memory::kAll;
