@@ -18,8 +18,8 @@ bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, in
                                                       : index.TermsOf(earlier).ttl_ns;
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
-    if (one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew && believed_until <= one.at + promised)
-      return true;
+    const bool is_between = one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew;
+    if (is_between && given_anew <= one.found && believed_until <= one.at + promised) return true;
   }
   return false;
 }
@@ -135,6 +135,16 @@ void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& rep
                  ", but " + report.Lease(tenure.lease) + " had neither released nor given it up");
 }
 
+// When the lock was given to the first who had it after `tenure`, and before `until`.
+int64_t GivenAnew(const Index& index, const Tenure& tenure, int64_t until) {
+  int64_t first = until;
+  for (const Tenure& other : index.tenures) {
+    const bool is_later = other.lock == tenure.lock && other.token > tenure.token && other.Began() != kNotSeen;
+    if (is_later) first = std::min(first, other.Began());
+  }
+  return first;
+}
+
 // I1'
 void CheckRegister(const Index& index, Report& report) {
   struct Best {
@@ -157,8 +167,9 @@ void CheckRegister(const Index& index, Report& report) {
   for (const Wrong& wrong : index.wronged) {
     const Record& record = index.history.records[static_cast<size_t>(wrong.record)];
     const Tenure& tenure = index.tenures[static_cast<size_t>(wrong.tenure)];
+    const int64_t given_anew = GivenAnew(index, tenure, record.at_ns);
     // Another client rightly got the lock meanwhile.
-    if (IsAccepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
+    if (IsAccepted(index, tenure) || Forgotten(index, tenure, given_anew, record.at_ns)) continue;
     if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;
     report.Add("I1'", record.lock, {record.lease}, record.at_ns,
                report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " +

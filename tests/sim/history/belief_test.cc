@@ -115,10 +115,10 @@ TEST(Exclusion, TheOneWhoTakesItOverDoesNotExcuseIt) {
   EXPECT_VIOLATED(b, "I1");
 }
 
-HistoryBuilder Forgetful(int64_t forgot_at, const std::string& lock, int64_t believes_until) {
+HistoryBuilder Forgetful(int64_t forgot_at, const std::string& lock, int64_t believes_until, int64_t found = 0) {
   HistoryBuilder b;
   b.Fault(forgot_at, FaultKind::kStoreEmptied);
-  b.Forgot(forgot_at, lock);
+  b.Forgot(forgot_at, lock, found);
   const int64_t ann = b.Asks(100, "ann");
   b.Granted(110, ann, 5, 1000);
   for (int64_t at = 900; at < believes_until; at += 900) b.Believes(at, ann, std::min(at + 1000, believes_until));
@@ -131,6 +131,10 @@ TEST(Exclusion, AlsoWhenItForgotThisLockOnly) { EXPECT_VIOLATED(Forgetful(700, "
 TEST(Exclusion, ButNotWhenItForgotAnother) { EXPECT_VIOLATED(Forgetful(700, "other", 1500), "I1"); }
 TEST(Exclusion, NorWhenItForgotBeforeTheFirstAsked) { EXPECT_VIOLATED(Forgetful(50, "", 1500), "I1"); }
 TEST(Exclusion, NorWhenItForgotAfterTheSecondGrant) { EXPECT_VIOLATED(Forgetful(810, "", 1500), "I1"); }
+TEST(Exclusion, NorWhatIsGrantedOnceBrokersHoldOff) {
+  EXPECT_VIOLATED(Forgetful(700, "", 1500, 801), "");
+  EXPECT_VIOLATED(Forgetful(700, "", 1500, 799), "I1");
+}
 TEST(Exclusion, NorForLongerThanATtl) { EXPECT_VIOLATED(Forgetful(700, "", 2800), "I1"); }
 
 TEST(Exclusion, WhoWasFirstIsNotToldByTokensThatMayRepeat) {

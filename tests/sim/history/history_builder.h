@@ -164,8 +164,9 @@ class HistoryBuilder {
          .lock = lock.empty() ? -1 : LockNumber(lock),
          .value = Ms(value)});
   }
-  void Forgot(int64_t at, const std::string& lock = "") {
-    Add(at, RecordKind::kForgot, -1, {.lock = lock.empty() ? -1 : LockNumber(lock)});
+  // `found`: brokers hold off from then on; 0: they do not.
+  void Forgot(int64_t at, const std::string& lock = "", int64_t found = 0) {
+    Add(at, RecordKind::kForgot, -1, {.lock = lock.empty() ? -1 : LockNumber(lock), .until_ns = Ms(found)});
   }
   void Healed(int64_t at) { Add(at, RecordKind::kHealed, -1); }
   void Quiet(int64_t at) { Add(at, RecordKind::kQuiet, -1); }

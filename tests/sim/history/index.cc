@@ -2,6 +2,7 @@
 #include "history/index.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "core/types.h"
@@ -124,7 +125,8 @@ void Index::Read(const Record& record, int32_t number) {
     case RecordKind::kFault:
       return ReadFault(record);
     case RecordKind::kForgot:
-      forgettings.push_back({record.at_ns, record.lock});
+      forgettings.push_back(
+          {record.at_ns, record.until_ns > 0 ? record.until_ns : std::numeric_limits<int64_t>::max(), record.lock});
       return;
     case RecordKind::kHealed:
       healed = std::min(healed, record.at_ns);

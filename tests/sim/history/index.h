@@ -98,7 +98,8 @@ struct Wrong {
 
 struct Forgetting {
   int64_t at;
-  int32_t lock;  // -1: all
+  int64_t found;  // brokers know by then, and hold off
+  int32_t lock;   // -1: all
 };
 
 class Index {

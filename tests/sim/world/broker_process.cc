@@ -74,6 +74,10 @@ std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions optio
                                                            : store::HoldOffOptions::Kind::kOff,
                             .longest_ttl = env_.settings.longest_ttl,
                             .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes};
+  if (env_.settings.fixed_hold_off > Duration(0)) {
+    options.locks.hold_off.kind = store::HoldOffOptions::Kind::kFixed;
+    options.locks.hold_off.fixed = env_.settings.fixed_hold_off;
+  }
   const bool confirms = env_.settings.guard == FailoverGuard::kConfirmed;
   options.wait_replicas = options.locks.hold_off.can_fail_over && confirms ? 1 : 0;
   switch (env_.temper.topology) {

@@ -19,7 +19,9 @@ ClusterFailover::ClusterFailover(Env& env, ClusterSet& nodes, std::function<std:
   for (const ClusterNode* node : set_.primaries()) NotePromoted(*node, hold_off() + seconds(5));
 }
 
-Duration ClusterFailover::hold_off() const {
+Duration ClusterFailover::hold_off() const { return std::max(env_.settings.fixed_hold_off, OwnHoldOff()); }
+
+Duration ClusterFailover::OwnHoldOff() const {
   const Duration longest_ttl = *std::ranges::max_element(env_.temper.ttls);
   switch (env_.settings.guard) {
     case FailoverGuard::kConfirmed:
@@ -36,6 +38,13 @@ ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
   const auto group = set_.GroupOf(node);
   return **std::ranges::find_if(set_.primaries(),
                                 [&](ClusterNode* one) { return std::ranges::find(group, one) != group.end(); });
+}
+
+bool ClusterFailover::IsSettled() const {
+  const auto goes_on = [&](const auto& node) {
+    return node->leads() && std::ranges::find(set_.primaries(), node.get()) == set_.primaries().end();
+  };
+  return !failing_ && env_.now() >= env_.apart_until && std::ranges::none_of(set_.nodes(), goes_on);
 }
 
 // ---- How a primary is lost ----
@@ -61,7 +70,7 @@ void ClusterFailover::LoseAlone() {
 }
 
 void ClusterFailover::Lose(ClusterNode& old, Cause cause) {
-  if (failing_ || !old.alive() || set_.Moves(old)) return;
+  if (env_.now() < env_.all_set_at || failing_ || !old.alive() || set_.Moves(old)) return;
   const bool is_forced = cause == Cause::kForcedApart || cause == Cause::kForcedAlone;
   if (is_forced && !OldPrimaryEndsFirst(env_)) return;
   failing_ = true;

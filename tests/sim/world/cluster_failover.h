@@ -40,12 +40,15 @@ class ClusterFailover {
   void ReturnUnseenBy(Process& broker);
   // A primary restarts before any other node notices.
   void RestartPrimary(std::optional<Memory> memory = {});
+  // No failover is under way, and no old primary goes on.
+  bool IsSettled() const;
   // No faults from now on; what is under way goes on.
   void Heal() { env_.apart_until = env_.now(); }
-
- private:
   // Nothing new is granted for so long after a node began to have the data to itself.
   Duration hold_off() const;
+
+ private:
+  Duration OwnHoldOff() const;
   void Lose(ClusterNode& old, Cause cause);
   void CutOffPrimary(ClusterNode& old);
   void CutOffAlone(ClusterNode& old);

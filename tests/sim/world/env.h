@@ -25,6 +25,7 @@ inline constexpr Instant kDawn = Instant(hours(100));
 struct Settings {
   Duration longest_ttl{};  // of any request
   FailoverGuard guard = FailoverGuard::kNone;
+  Duration fixed_hold_off{};  // 0: as long as the guard and the longest ttl ask for
 };
 
 class Env {
@@ -40,6 +41,7 @@ class Env {
   bool trouble = false;                             // faults may happen now
   Instant all_run_at{};                             // no pause of a process lasts longer
   Instant remembers_until{};                        // servers lose nothing by a restart
+  Instant all_set_at{};                             // brokers differ in their settings, and no primary is replaced
   bool acting = false;                              // clients make new requests now
   std::set<std::string, std::less<>> dead_brokers;  // their ids; a restarted broker has a new one
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/faults.h"
 
-#include "store/redis/resp.h"
 #include "world/failover_faults.h"
 #include "world/network_faults.h"
+#include "world/operator_faults.h"
 #include "world/quorum_faults.h"
 #include "world/server_faults.h"
 #include "world/world.h"
@@ -66,29 +66,11 @@ void RestartStore(World& world) {
   world.primary().Restart(down, Memory::kAll);
 }
 
-void EmptyStore(World& world) {
-  world.env().NoteFault(FaultKind::kStoreEmptied, world.primary().actor(), Duration(0));
-  world.observer().Forget();
-  world.primary().model().Execute(0, {"FLUSHALL"});
-  world.observer().Look(true);
-}
-
 void LoseStore(World& world) {
   const Duration down = world.dice().Between(milliseconds(1), seconds(5));
   world.env().NoteFault(FaultKind::kStoreEmptied, world.primary().actor(), down);
   world.observer().Forget();
   world.primary().Restart(down, Memory::kNothing);
-  world.observer().Look(true);
-}
-
-void DeleteKey(World& world) {
-  Env& env = world.env();
-  const int32_t lock = world.dice().Roll(env.temper.locks);
-  const std::string part = world.dice().Pick<std::string>({"h", "h", "t", "q", "w"});
-  env.NoteFault(FaultKind::kKeyDeleted, world.primary().actor(), Duration(0), lock);
-  world.observer().Forget(lock);
-  const std::string key = StoreObserver::KeyOf(env.history.locks[static_cast<size_t>(lock)], part);
-  world.primary().model().Execute(0, {"DEL", key});
   world.observer().Look(true);
 }
 
@@ -135,11 +117,6 @@ void RefuseAll(World& world) {
 }
 
 void FailOver(World& world) { world.FailOver(); }
-
-void FlushScripts(World& world) {
-  world.env().NoteFault(FaultKind::kScriptsFlushed, world.primary().actor(), Duration(0));
-  world.primary().model().Execute(0, {"SCRIPT", "FLUSH"});
-}
 
 void ResetLink(World& world) {
   const WirePtr wire = world.AnyWire();
@@ -384,6 +361,21 @@ const std::vector<Fault>& Faults() {
        .where = Where::kHoldOffs,
        .shows = Shows::kLags,
        .cause = ReplaceAlone},
+      {.kind = FaultKind::kBrokerKilled,
+       .name = "confirmation by replicas or the length of the hold-off is set",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kGuards,
+       .cause = ChangeGuard},
+      {.kind = FaultKind::kPromoted,
+       .name = "an administrator deletes all data",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kDeletions,
+       .cause = DeleteAllData},
+      {.kind = FaultKind::kStoreRestarted,
+       .name = "a server comes back with the data of another",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kCopies,
+       .cause = ReplaceByCopy},
   };
   return kAll;
 }

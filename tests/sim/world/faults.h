@@ -39,6 +39,9 @@ enum class Shows : uint8_t {
   kPromotions,    // a restart, which makes a server forget that it was promoted
   kOldPrimaries,  // which go on granting
   kLags,          // of replicas, which an old primary notices late
+  kGuards,        // what bounded the old primaries of before
+  kDeletions,     // data that are deleted in a living server
+  kCopies,        // a server of a quorum with the data of another
 };
 
 struct Fault {

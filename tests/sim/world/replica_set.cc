@@ -54,7 +54,9 @@ std::vector<store::ServerAddress> ReplicaSet::SentinelAddresses() const {
 
 SentinelProcess& ReplicaSet::AnySentinel() { return *sentinels_[static_cast<size_t>(env_.dice.Roll(kSentinels))]; }
 
-Duration ReplicaSet::hold_off() const {
+Duration ReplicaSet::hold_off() const { return std::max(env_.settings.fixed_hold_off, OwnHoldOff()); }
+
+Duration ReplicaSet::OwnHoldOff() const {
   const Duration longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end());
   switch (env_.settings.guard) {
     case FailoverGuard::kConfirmed:
@@ -73,7 +75,7 @@ void ReplicaSet::LosePrimary(Cause cause) {
   // Without a guard, what an old primary grants is bounded by nothing but the time of the cut.
   const bool is_bounded = env_.settings.guard != FailoverGuard::kNone && OldPrimaryEndsFirst(env_);
   if ((cause == Cause::kForcedApart || cause == Cause::kForcedAlone) && !is_bounded) return;
-  if (std::exchange(failing_, true)) return;
+  if (env_.now() < env_.all_set_at || std::exchange(failing_, true)) return;
   attempts_ = 0;
   ReplicaServer& old = primary();
   const Duration noticed = kDownAfter + env_.dice.Between(Duration(0), milliseconds(1500));
@@ -115,6 +117,12 @@ void ReplicaSet::LosePrimary(Cause cause) {
       break;
   }
   env_.time.After(promoted_after, [this, old_lives] { Promote(old_lives); });
+}
+
+bool ReplicaSet::IsSettled() const {
+  const auto& primary = servers_[static_cast<size_t>(primary_)];
+  const auto goes_on = [&](const auto& server) { return server != primary && server->leads(); };
+  return !failing_ && env_.now() >= env_.apart_until && std::ranges::none_of(servers_, goes_on);
 }
 
 void ReplicaSet::LoseUnheard(Duration unheard, Cause cause) {

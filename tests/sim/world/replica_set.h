@@ -50,14 +50,17 @@ class ReplicaSet {
   void LoseUnheard(Duration unheard, Cause cause);
   // The same by kForcedAlone, mostly at a moment from which the old primary goes on for long.
   void LoseAlone();
+  // No failover is under way, and no old primary goes on.
+  bool IsSettled() const;
   // The primary restarts before any sentinel notices.
   void RestartPrimary(Memory memory);
   // No faults from now on; what is under way goes on.
   void Heal();
-
- private:
   // Nothing new is granted for so long after a server began to have the data to itself.
   Duration hold_off() const;
+
+ private:
+  Duration OwnHoldOff() const;
   void CutOffPrimary(Duration time);
   void CutOffAlone(Duration time);
   void CutOffAll(const std::set<int32_t>& apart, Duration time);

@@ -8,29 +8,9 @@
 namespace distlock::sim {
 namespace {
 
-constexpr Duration kRollOut = seconds(1);   // until the last broker has the new settings
-constexpr Duration kConnects = seconds(2);  // until a broker has read what others told the store
-
 // Mostly short, sometimes long enough for every lease to lapse.
 Duration AwayTime(World& world) {
   return world.dice().Between(milliseconds(1), world.dice().Chance(0.7) ? seconds(2) : seconds(20));
-}
-
-void RestartBrokers(World& world) {
-  for (const auto& broker : world.brokers()) {
-    if (!broker->alive()) continue;  // it starts with the new settings
-    world.env().time.After(world.dice().Between(Duration(0), kRollOut), [&world, broker = broker.get()] {
-      const Duration down = world.dice().Between(milliseconds(1), milliseconds(200));
-      if (broker->alive()) world.env().NoteFault(FaultKind::kBrokerKilled, broker->actor(), down);
-      broker->Restart(milliseconds(20), down);
-    });
-  }
-}
-
-bool AllKnowTheStore(World& world) {
-  return std::ranges::all_of(world.brokers(), [&](const auto& broker) {
-    return broker->alive() && broker->started_at() + kConnects <= world.env().now();
-  });
 }
 
 // All that a store of one copy has, or one server of a quorum after the other.
@@ -64,6 +44,23 @@ void ForgetAll(World& world) {
 
 }  // namespace
 
+void RollOut(World& world) {
+  for (const auto& broker : world.brokers()) {
+    if (!broker->alive()) continue;  // it starts with the new settings
+    world.env().time.After(world.dice().Between(Duration(0), kRollOut), [&world, broker = broker.get()] {
+      const Duration down = world.dice().Between(milliseconds(1), milliseconds(200));
+      if (broker->alive()) world.env().NoteFault(FaultKind::kBrokerKilled, broker->actor(), down);
+      broker->Restart(milliseconds(20), down);
+    });
+  }
+}
+
+bool AllKnowTheStore(World& world) {
+  return std::ranges::all_of(world.brokers(), [&](const auto& broker) {
+    return broker->alive() && broker->started_at() + kConnects <= world.env().now();
+  });
+}
+
 void RestartHeldOff(World& world) { world.RestartHeldOff(world.primary().AnyMemory()); }
 
 void LowerLongestTtl(World& world) {
@@ -76,7 +73,7 @@ void LowerLongestTtl(World& world) {
   env.settings.longest_ttl = next;
   // What nobody could know any more is no promise: a store and all brokers that forget at once.
   env.remembers_until = env.now() + before + kRollOut + kConnects;
-  RestartBrokers(world);
+  RollOut(world);
   if (world.dice().Chance(0.7)) {
     env.time.After(kRollOut + kConnects + world.dice().Between(Duration(0), seconds(2)),
                    [&world] { ForgetAll(world); });
@@ -89,7 +86,7 @@ void RaiseLongestTtl(World& world) {
   env.Log([&] { return "the longest ttl is " + std::to_string(world.longest_ttl() / seconds(1)) + " s again"; });
   env.settings.longest_ttl = world.longest_ttl();
   env.remembers_until = env.now() + kRollOut + kConnects;
-  RestartBrokers(world);
+  RollOut(world);
 }
 
 void HangSentinel(World& world) {

@@ -3,6 +3,8 @@
 // What disks, operators and clocks do to servers, and what happens to sentinels: rows of faults.cc.
 #pragma once
 
+#include <chrono>
+
 namespace distlock::sim {
 
 class World;
@@ -15,6 +17,13 @@ void LowerLongestTtl(World& world);
 void RaiseLongestTtl(World& world);
 // Clocks of brokers and servers, or those of all servers together, change their rates.
 void SlewClocks(World& world);
+
+// All brokers restart with the settings that their operators have changed.
+void RollOut(World& world);
+// All brokers are alive, and have read what others told the store.
+bool AllKnowTheStore(World& world);
+inline constexpr std::chrono::seconds kRollOut{1};   // until the last broker has the new settings
+inline constexpr std::chrono::seconds kConnects{2};  // until a broker has read what others told the store
 
 void HangSentinel(World& world);
 void RestartSentinel(World& world);

@@ -100,6 +100,14 @@ void StoreProcess::Restart(Duration down, Memory memory) {
   });
 }
 
+void StoreProcess::Replace(Duration down, StoreProcess& other) {
+  Restart(down, Memory::kAll);
+  env_.Log([&] { return name() + " is another machine, with the data of " + other.name(); });
+  copies_.clear();
+  model_.CopyDataFrom(other.model_);
+  wall_.Step(env_.dice.Between(-kClocksDiffer, kClocksDiffer));
+}
+
 Memory StoreProcess::AnyMemory() {
   if (env_.now() < env_.remembers_until) return Memory::kAll;
   const bool always = env_.temper.persistence == Persistence::kAlways;

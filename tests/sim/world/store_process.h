@@ -33,6 +33,8 @@ class StoreProcess : public Endpoint {
 
   // The process ends and starts again after `down`.
   virtual void Restart(Duration down, Memory memory);
+  // The same, as another machine that has the data of `other`.
+  void Replace(Duration down, StoreProcess& other);
   // What it may have of its data after a restart, by the world's persistence.
   Memory AnyMemory();
   // How long those in its queues may stand in the way of others if they are waiters of before a restart, whom nobody

@@ -102,6 +102,46 @@ void ShowLags(Dice& dice, Temper& temper) {
   temper.locks = 6 + dice.Roll(3);
 }
 
+// Operators have replicas confirm, or not any more, and set the hold-off, or leave its length to the brokers.
+void ShowGuards(Dice& dice, Temper& temper) {
+  temper.guard = dice.Pick<FailoverGuard>({FailoverGuard::kNone, FailoverGuard::kConfirmed});
+  temper.ttls = {seconds(15)};
+  temper.fault_every = seconds(12);
+  temper.longest_news = milliseconds(50);
+  MakeUnrenewed(Shows::kGuards, dice, temper);
+  temper.busy_time = seconds(120);
+}
+
+// Data that are deleted in a living server. Brokers tend their queues often, and what they have written then may come
+// when the deletion is known.
+void ShowDeletions(Dice& dice, Temper& temper) {
+  temper.ttls = {seconds(15)};
+  temper.fault_every = seconds(20);
+  temper.queue_slot = seconds(6);
+  temper.late_bytes = dice.Pick<double>({0, 1, 1});
+  temper.longest_late = seconds(20);
+  MakeUnrenewed(Shows::kDeletions, dice, temper);
+}
+
+// A server misses votes, and its data come to another one, whose disk keeps all that it is told.
+void ShowCopies(Dice& dice, Temper& temper) {
+  temper.nodes = 3;
+  temper.ttls = {seconds(15)};
+  temper.fault_every = seconds(15);
+  temper.persistence = Persistence::kAlways;
+  MakeUnrenewed(Shows::kCopies, dice, temper);
+  temper.locks = 4;
+}
+
+// Of dice of its own, so that other worlds stay as they are.
+void DrawOperators(uint64_t seed, Temper& temper) {
+  Dice dice(seed ^ 0x6f70657261746f72);
+  if (!dice.Chance(0.2)) return;
+  if (dice.Chance(0.4)) return ShowDeletions(dice, temper);
+  if (temper.topology == Topology::kQuorum) return ShowCopies(dice, temper);
+  ShowGuards(dice, temper);
+}
+
 }  // namespace
 
 void DrawHoldOffs(uint64_t seed, Temper& temper) {
@@ -111,7 +151,7 @@ void DrawHoldOffs(uint64_t seed, Temper& temper) {
   Dice lags(seed ^ 0x6c616773);
   if (fails && lags.Chance(0.05)) return ShowLags(lags, temper);
   Dice dice(seed ^ 0x686f6c646f6666);
-  if (!dice.Chance(0.15)) return;
+  if (!dice.Chance(0.15)) return DrawOperators(seed, temper);
   switch (fails ? dice.Roll(3) : 0) {
     case 0:
       return ShowSettings(dice, temper);

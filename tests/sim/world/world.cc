@@ -86,6 +86,11 @@ void World::RestartHeldOff(Memory memory) {
   NoteHoldOff(down + primary().StaleWaits());
 }
 
+bool World::HasOnePrimary() const {
+  if (replica_set_ != nullptr) return replica_set_->IsSettled();
+  return cluster_failover_ == nullptr || cluster_failover_->IsSettled();
+}
+
 std::vector<StoreProcess*> World::AllServers() const {
   std::vector<StoreProcess*> all;
   for (const auto& server : stores_) all.push_back(server.get());
@@ -101,7 +106,8 @@ std::vector<StoreProcess*> World::AllServers() const {
 // The server is away for so long, and may have forgotten all when it is back.
 void World::NoteHoldOff(Duration down) {
   constexpr Duration kReconnect = seconds(5);
-  env_.NoteFault(FaultKind::kPromoted, primary().actor(), down + longest_ttl() + kReconnect);
+  env_.NoteFault(FaultKind::kPromoted, primary().actor(),
+                 down + std::max(longest_ttl(), env_.settings.fixed_hold_off) + kReconnect);
 }
 
 std::vector<Process*> World::Brokers() const {

@@ -58,6 +58,8 @@ class World {
   // may be at fault, and is.
   StoreProcess* Ail(FaultKind kind, Duration lasts);
   Duration longest_ttl() const;
+  // No failover is under way, and no old primary goes on.
+  bool HasOnePrimary() const;
   // Of a Single world that holds off.
   const std::vector<std::unique_ptr<BrokerProcess>>& brokers() const { return brokers_; }
   void RestartHeldOff(Memory memory);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What operators and administrators do: rows of faults.cc.
+#pragma once
+
+namespace distlock::sim {
+
+class World;
+
+// To a store of one server, where nobody holds off: all data are deleted, a key of a lock is, the scripts are.
+void EmptyStore(World& world);
+void DeleteKey(World& world);
+void FlushScripts(World& world);
+
+// Where brokers hold off.
+// All brokers are told to have replicas confirm, or not any more, and a length of the hold-off, or none; then a primary
+// is lost.
+void ChangeGuard(World& world);
+// FLUSHALL.
+void DeleteAllData(World& world);
+// A server of a quorum is replaced by a machine that has the data of another one, which has missed some votes.
+void ReplaceByCopy(World& world);
+
+}  // namespace distlock::sim
