@@ -8,19 +8,8 @@
 namespace distlock::sim {
 namespace {
 
-// When the lock was given to the first who had it after `tenure`, not before `from` nor after `until`.
-int64_t GivenAnew(const Index& index, const Tenure& tenure, int64_t from, int64_t until) {
-  int64_t first = until;
-  for (const Tenure& other : index.tenures) {
-    if (other.lock != tenure.lock || other.token <= tenure.token || other.Began() == kNotSeen) continue;
-    if (other.Began() >= from) first = std::min(first, other.Began());
-  }
-  return first;
-}
-
 // The store lost the earlier grant and granted the lock anew. The earlier belief may last as long as it had been
-// promised, a ttl at most. What a lease is promised that was given a kept lock, an earlier one was. Where brokers find
-// what the store lost, and hold off, whoever was given the lock before may hand it on.
+// promised, a ttl at most. What a lease is promised that was given a kept lock, an earlier one was.
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
   const Keep* const keep =
       earlier.kept_from == kNotSeen ? nullptr : index.KeepAt(earlier.lock, earlier.kept_from, earlier.token);
@@ -30,8 +19,7 @@ bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, in
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
     const bool is_between = one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew;
-    if (!is_between || believed_until > one.at + promised) continue;
-    if (given_anew <= one.found || GivenAnew(index, earlier, one.at, given_anew) <= one.found) return true;
+    if (is_between && given_anew <= one.found && believed_until <= one.at + promised) return true;
   }
   return false;
 }
@@ -147,6 +135,16 @@ void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& rep
                  ", but " + report.Lease(tenure.lease) + " had neither released nor given it up");
 }
 
+// When the lock was given to the first who had it after `tenure`, and before `until`.
+int64_t GivenAnew(const Index& index, const Tenure& tenure, int64_t until) {
+  int64_t first = until;
+  for (const Tenure& other : index.tenures) {
+    const bool is_later = other.lock == tenure.lock && other.token > tenure.token && other.Began() != kNotSeen;
+    if (is_later) first = std::min(first, other.Began());
+  }
+  return first;
+}
+
 // I1'
 void CheckRegister(const Index& index, Report& report) {
   struct Best {
@@ -169,8 +167,9 @@ void CheckRegister(const Index& index, Report& report) {
   for (const Wrong& wrong : index.wronged) {
     const Record& record = index.history.records[static_cast<size_t>(wrong.record)];
     const Tenure& tenure = index.tenures[static_cast<size_t>(wrong.tenure)];
+    const int64_t given_anew = GivenAnew(index, tenure, record.at_ns);
     // Another client rightly got the lock meanwhile.
-    if (IsAccepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
+    if (IsAccepted(index, tenure) || Forgotten(index, tenure, given_anew, record.at_ns)) continue;
     if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;
     report.Add("I1'", record.lock, {record.lease}, record.at_ns,
                report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " +

@@ -135,14 +135,6 @@ TEST(Exclusion, NorWhatIsGrantedOnceBrokersHoldOff) {
   EXPECT_VIOLATED(Forgetful(700, "", 1500, 801), "");
   EXPECT_VIOLATED(Forgetful(700, "", 1500, 799), "I1");
 }
-TEST(Exclusion, ExceptWhatIsHandedOnByWhoWasGivenItBefore) {
-  HistoryBuilder b;
-  b.Forgot(700, "", 801);
-  b.Holds(110, 1090, b.Asks(100, "ann"), 5);
-  b.Holds(790, 850, b.Asks(111, "bob"), 6);
-  b.Holds(860, 900, b.Asks(112, "cat"), 7);
-  EXPECT_VIOLATED(b, "");
-}
 TEST(Exclusion, NorForLongerThanATtl) { EXPECT_VIOLATED(Forgetful(700, "", 2800), "I1"); }
 
 TEST(Exclusion, WhoWasFirstIsNotToldByTokensThatMayRepeat) {

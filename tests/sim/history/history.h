@@ -41,7 +41,7 @@ enum class RecordKind : uint8_t {
   kFault,
   // The store lost data that it should have kept (emptied, key deleted, rolled back, clock stepped). `lock`: -1: all.
   // From `until_ns` on brokers know of it, and grant nobody what a holder may believe in, so only what was granted
-  // before is excused, and what is handed on of that; 0: they do not hold off.
+  // before is excused; 0: they do not hold off.
   kForgot,
   kHealed,  // no faults from now on
   kQuiet,   // all clients left long ago: from now on nothing may be left
