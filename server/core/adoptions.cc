@@ -191,6 +191,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   // The store's reckoning is as old as its answer may be.
   if (in.max_hold > Duration::zero()) lease.hold_until = sent + in.max_hold - held_for;
   lease.former_believes_until = former_believes_until;
+  lease.adopted_until = std::max(former_believes_until, session.promised_until);
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
   lease.is_exclusive = in.want.mode == Mode::kExclusive && !done.held_off;

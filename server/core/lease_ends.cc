@@ -21,7 +21,9 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
   PendingRelease& release = StartRelease(lease, lease.lock_delay);
   release.token = lease.token;
+  const Duration believed = lease.adopted_until - core_.now;
   Forget(lease);
+  if (believed > Duration::zero()) return releases_.PursueLater(release, believed);
   releases_.Pursue(release);
 }
 

@@ -83,6 +83,9 @@ struct Lease : Timed {
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
   // It was taken over from another stream, whose promise may still be believed in until then: not freed earlier.
   Instant former_believes_until{};
+  // Until then its client may believe in what it was promised before it adopted the lease: when a max_hold ends that
+  // began a little later than the store's, it is not freed earlier.
+  Instant adopted_until{};
   Instant may_run_until{};
   OpId renew_op = 0;                 // the renewal in flight
   uint64_t due_place = 0;            // in Renewals, if renew_due

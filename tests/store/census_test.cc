@@ -273,10 +273,11 @@ TEST_F(CensusTest, DataThatWereDeletedAreHeldOffAnew) {
   EXPECT_FALSE(census_.OnCount(Counted(seconds(2), {}, {}), kHere));
   EXPECT_EQ(Told(census_), "0");
   EXPECT_TRUE(census_.OnCount(Counted(seconds(9), seconds(9)), kHere));
-  EXPECT_EQ(Told(census_), Argument(seconds(9), seconds(9) + kTtl));
+  // What was granted since shows nothing: another broker may have heard of it later, and granted what somebody had.
+  EXPECT_EQ(Told(census_), Argument(seconds(9) + kTtl, seconds(9) + kTtl));
   census_.OnRenewed(kOwner, After(seconds(10)));
   EXPECT_FALSE(census_.OnCount(Counted(seconds(10), seconds(9)), kHere));
-  EXPECT_TRUE(census_.Confirms(kOwner));
+  EXPECT_FALSE(census_.Confirms(kOwner));
   EXPECT_TRUE(census_.OnCount({.time = After(seconds(11)), .hold_off = kTtl}, kHere)) << "others await replicas";
   EXPECT_EQ(Told(census_), kOpen);
   EXPECT_FALSE(census_.Confirms(kOwner));

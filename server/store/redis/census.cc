@@ -43,7 +43,7 @@ void Census::Meet(const CensusFacts& facts) {
   if (facts.identity != facts_.identity) {
     since_ = {};
     known_hold_off_ = step_ = {};
-    counted_ = replicas_confirmed_ = false;
+    counted_ = replicas_confirmed_ = is_lost_ = false;
     state_ = State::kOpen;
     confirmed_.clear();
     was_replicated_ = replicated_;
@@ -155,6 +155,7 @@ bool Census::OnCount(const Count& count, Instant now) {
   if (is_lost) {
     since_ = {};
     confirmed_.clear();
+    is_lost_ = true;
   }
   for (const AssertedTtls::Assertion& one : count.said) ttls_->Hear(one, now);
   if (count.replicated && !std::exchange(replicated_, true)) Judge();
@@ -190,13 +191,16 @@ void Census::OnClockStep(Duration by) {
 }
 
 void Census::OnRenewed(const core::OwnerId& owner, StoreTime time) {
-  if (state_ == State::kCounted && time >= since_) confirmed_.insert(owner);
+  if (state_ == State::kCounted && !is_lost_ && time >= since_) confirmed_.insert(owner);
 }
 
 std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, StoreTime known_until) const {
   if (!HoldsOff(now)) return Cat(known_until.us);
   if (state_ != State::kCounted || IsStale(now)) return Cat(kOpenEnd, ";", kOpenEnd, ";0");
-  const std::string counted = Cat(since_.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
+  // Before this broker heard of the loss, another one may have granted a lock that somebody had: its release frees
+  // nothing, either.
+  const StoreTime from = is_lost_ ? until_ : since_;
+  const std::string counted = Cat(from.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
   return known_until.us == 0 ? counted : Cat(counted, ";", known_until.us);
 }
 

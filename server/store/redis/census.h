@@ -172,6 +172,7 @@ class Census {
   Guard guard_ = Guard::kNone;   // if the data may be incomplete
   bool needs_replicas_ = false;
   bool counted_ = false;             // the marker was written, at its present key
+  bool is_lost_ = false;             // data of this identity were deleted: no hold of it shows who had the lock before
   bool replicas_confirmed_ = false;  // of a marker that was written before
   State state_;
   core::StoreTime since_;            // us = 0: not known
