@@ -13,7 +13,7 @@ namespace {
 
 constexpr Duration kLongestLate = seconds(20);  // until the last message that a fault delays has arrived
 constexpr Duration kPatience = seconds(600);    // until every client must have been served
-constexpr Duration kQuietTime = seconds(150);   // until everything that may stay for a while must have ended
+constexpr Duration kQuietTime = seconds(75);    // until everything that may stay for a while must have ended
 constexpr Duration kNewsTime = seconds(1);      // until a watcher must know of a change
 
 }  // namespace
