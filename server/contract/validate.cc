@@ -58,6 +58,10 @@ core::LockName Validator::Name(std::string_view ns, std::string_view key, std::s
   return core::LockName::Encode(ns, key);
 }
 
+bool LockSearch::Covers(const core::LockName& name) const {
+  return escaped_namespace.empty() || name.escaped().starts_with(absl::StrCat(escaped_namespace, "/", escaped_prefix));
+}
+
 LockSearch Validator::Search(std::string_view ns, std::string_view key_prefix) {
   Text(ns, limits_.max_namespace_bytes, "namespace");
   Text(key_prefix, limits_.max_key_bytes, "key_prefix");

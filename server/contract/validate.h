@@ -35,6 +35,8 @@ struct FieldPath {
 struct LockSearch {
   std::string escaped_namespace;  // "": all
   std::string escaped_prefix;
+
+  bool Covers(const core::LockName& name) const;
 };
 
 class Validator {

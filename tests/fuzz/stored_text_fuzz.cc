@@ -44,9 +44,9 @@ void CheckNotice(std::string_view text) {
 }
 
 void CheckPageToken(std::string_view text) {
-  const auto token = PageToken::Decode(text);
+  const auto token = PageToken::Decode(text, "");
   if (!token.ok()) return;
-  const auto again = PageToken::Decode(token->Encode());
+  const auto again = PageToken::Decode(token->Encode(), "");
   DISTLOCK_CHECK(again.ok());
   // An empty text is both the beginning and what the end is written as.
   if (token->Encode().empty()) return;

@@ -3,7 +3,10 @@
 
 #include <chrono>
 
+#include "absl/strings/escaping.h"
 #include "access/identify.h"
+#include "contract/page_token.h"
+#include "rpc/call/one_call.h"
 #include "rpc/guarded.h"
 
 namespace distlock::rpc {
@@ -62,6 +65,42 @@ TEST(Access, ADenialSaysWhoWhatAndWhichRule) {
   v1::ListLocksRequest list;
   const grpc::Status listed = Unary(guarded.broker->locks(), &v1::LockService::Stub::ListLocks, list);
   EXPECT_EQ(listed.error_message(), "uid:7 may not list default:*: no rule allows it; allowed are shop:*");
+}
+
+// A caller can make a page token as the broker does, and name any lock in it.
+TEST(Access, APageTokenShowsNothingOutsideOfItsSearch) {
+  Guarded guarded(
+      "rules:\n"
+      "- {name: hr, who: ['uid:8'], locks: ['hr:*'], may: [acquire, list]}\n"
+      "- {name: team, who: ['uid:7'], locks: ['team:a*'], may: [acquire, list]}\n");
+  const auto acquire = [&](uint32_t uid, const std::string& ns, const std::string& key) {
+    guarded.uid = uid;
+    v1::AcquireRequest request;
+    *request.add_locks() = Spec(key);
+    request.mutable_locks(0)->set_namespace_(ns);
+    EXPECT_TRUE(Unary(guarded.broker->locks(), &v1::LockService::Stub::Acquire, request).ok());
+  };
+  acquire(8, "hr", "payroll");
+  acquire(7, "team", "a1");
+  const auto list = [&](const std::string& prefix, const std::string& token) {
+    v1::ListLocksRequest request;
+    request.set_namespace_("team");
+    request.set_key_prefix(prefix);
+    request.set_page_token(token);
+    return Call<v1::ListLocksResponse>(guarded.broker->locks(), &v1::LockService::Stub::ListLocks, request);
+  };
+  const std::string names = absl::WebSafeBase64Escape("all\nhr/payroll\nteam/b\nteam/a1");
+  const auto [status, page] = list("a", contract::BindPageToken(names, "uid:7", {"team", "a"}));
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(page.locks_size(), 1) << page.ShortDebugString();
+  EXPECT_EQ(page.locks(0).key(), "a1");
+  for (const std::string& of_another :
+       {names, contract::BindPageToken(names, "uid:8", {"team", "a"}), contract::BindPageToken(names, "uid:7", {"", ""}),
+        contract::BindPageToken(names, "uid:7", {"team", "a1"})}) {
+    const grpc::Status refused = list("a", of_another).first;
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << of_another;
+    EXPECT_THAT(refused.error_message(), HasSubstr("start without it"));
+  }
 }
 
 TEST(Access, ARefusedCommandIsNotTheEndOfTheSession) {

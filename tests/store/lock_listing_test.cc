@@ -13,22 +13,28 @@ TEST(PageToken, GoesOutAndBack) {
   PageToken token;
   token.cursor = "123456";
   token.names = {Lock("a\nb"), Lock("c")};
-  const auto back = PageToken::Decode(token.Encode());
+  const auto back = PageToken::Decode(token.Encode(), "");
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->cursor, "123456");
   EXPECT_FALSE(back->scanned_all);
   EXPECT_EQ(back->names, token.names);
 
   token.scanned_all = true;
-  EXPECT_TRUE(PageToken::Decode(token.Encode())->scanned_all);
+  EXPECT_TRUE(PageToken::Decode(token.Encode(), "")->scanned_all);
   token.names.clear();
   EXPECT_EQ(token.Encode(), "");
 }
 
 TEST(PageToken, AnythingElseIsRefused) {
   for (const std::string bad : {"!", "AAAA", "x y", "MTIzCm5vbmFtZQ", "LTE"}) {
-    EXPECT_EQ(PageToken::Decode(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_EQ(PageToken::Decode(bad, "").status().code(), absl::StatusCode::kInvalidArgument) << bad;
   }
+}
+
+TEST(PageToken, NamesOutsideOfTheSearchAreDropped) {
+  PageToken token;
+  token.names = {Lock("a"), Lock("ab"), Lock("b"), core::LockName::Encode("other", "ab")};
+  EXPECT_EQ(PageToken::Decode(token.Encode(), "default/a")->names, (std::deque{Lock("a"), Lock("ab")}));
 }
 
 class ListingTest : public StoreTest {

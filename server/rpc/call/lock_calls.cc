@@ -10,6 +10,7 @@
 #include "contract/holder_info.h"
 #include "contract/ids.h"
 #include "contract/limits.h"
+#include "contract/page_token.h"
 #include "contract/refusal.h"
 #include "contract/show.h"
 #include "contract/to_proto.h"
@@ -237,7 +238,13 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   if (!check.ok()) return void(Refuse(check.Refusal()));
   const auto ns = contract::NamespaceOf(request.namespace_());
   if (Denied(frontend().gate.CheckAll(visitor(), access::Verb::kList, ns, request.key_prefix()))) return;
-  page_token_ = request.page_token();
+  caller_ = visitor().identity();
+  auto token = contract::UnbindPageToken(request.page_token(), caller_, search_);
+  if (!token) {
+    check.Bad("page_token", "is not one that ListLocks has given to this caller for this search; start without it");
+    return void(Refuse(check.Refusal()));
+  }
+  page_token_ = *std::move(token);
   store_timeout_ = limits.store_timeout;
   listings_ = frontend().listings;
   auto self = std::static_pointer_cast<ListLocksCall>(shared_from_this());
@@ -273,13 +280,16 @@ void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
     return listings_->End();
   }
   v1::ListLocksResponse response;
-  for (const store::LockView& view : page->locks) *response.add_locks() = contract::ListedLockOf(view);
+  for (const store::LockView& view : page->locks) {
+    // What the store reads may come from the token.
+    if (search_.Covers(view.name)) *response.add_locks() = contract::ListedLockOf(view);
+  }
   const size_t bytes = response.ByteSizeLong();
   if (bytes > contract::kMaxPageBytes && page->locks.size() > 1) {
     // The store's page token belongs to the end of this page, so a shorter page must be read from the same start.
     return AskForPage(static_cast<uint32_t>(std::max<size_t>(page->locks.size() * contract::kMaxPageBytes / bytes, 1)));
   }
-  response.set_next_page_token(std::move(page->next_page_token));
+  response.set_next_page_token(contract::BindPageToken(page->next_page_token, caller_, search_));
   Answer(response);
   listings_->End();
 }

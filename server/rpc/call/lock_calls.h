@@ -87,7 +87,8 @@ class ListLocksCall final : public UnaryCall {
 
   // Set by Start.
   contract::LockSearch search_;
-  std::string page_token_;
+  std::string caller_;      // its name
+  std::string page_token_;  // the store's
   core::Duration store_timeout_{};
   std::shared_ptr<Listings> listings_;
 };

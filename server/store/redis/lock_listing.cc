@@ -38,7 +38,7 @@ std::string PageToken::Encode() const {
   return absl::WebSafeBase64Escape(text);
 }
 
-absl::StatusOr<PageToken> PageToken::Decode(std::string_view text) {
+absl::StatusOr<PageToken> PageToken::Decode(std::string_view text, std::string_view within) {
   PageToken token;
   if (text.empty()) return token;
   std::string plain;
@@ -52,7 +52,7 @@ absl::StatusOr<PageToken> PageToken::Decode(std::string_view text) {
   for (size_t i = 1; i < lines.size(); ++i) {
     auto name = core::LockName::FromEscaped(lines[i]);
     if (!name) return BadToken();
-    token.names.push_back(*std::move(name));
+    if (name->escaped().starts_with(within)) token.names.push_back(*std::move(name));
   }
   return token;
 }

@@ -32,7 +32,9 @@ struct PageToken {
   std::deque<core::LockName> names;
 
   std::string Encode() const;
-  static absl::StatusOr<PageToken> Decode(std::string_view text);
+  // Callers make tokens of their own: names that do not begin with `within` are dropped. It is in escaped form; "" is
+  // all.
+  static absl::StatusOr<PageToken> Decode(std::string_view text, std::string_view within);
 };
 
 class LockListing : public std::enable_shared_from_this<LockListing> {

@@ -50,7 +50,8 @@ void ServerNode::List(const std::string& escaped_namespace, const std::string& e
                       const std::string& page_token, core::Duration timeout,
                       std::function<void(absl::StatusOr<LockPage>)> done) {
   const auto id = queries_.Open(timeout, done);
-  auto from = PageToken::Decode(page_token);
+  const std::string within = escaped_namespace.empty() ? "" : Cat(escaped_namespace, "/", escaped_key_prefix);
+  auto from = PageToken::Decode(page_token, within);
   if (!from.ok()) return RefuseSoon(id, from.status());
   if (!up_) return RefuseSoon(id, absl::UnavailableError(down_cause_));
   RefuseIfReplica(id);
