@@ -45,6 +45,11 @@ struct Limits {
   // Cancel and Downgrade are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
   uint32_t requests_per_second = 0;
 
+  // Commands that wait for the shards; a session that has so many there is not read. A peer's sessions share what it
+  // may have.
+  size_t max_unhandled_per_session = 4096;
+  size_t max_unhandled_per_peer = 32'768;
+
   // Acquire calls that are not answered yet.
   size_t max_waiting_calls = 20'000;
   size_t max_waiting_calls_per_peer = 1'000;

@@ -50,6 +50,8 @@ class Admission {
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream,
                                    bool watch = false);
   void Leave(const std::string& peer, uint64_t id);
+  // How many streams the peer has that may hold locks, kept up to date. Never null.
+  std::shared_ptr<const std::atomic<int>> StreamsOf(const std::string& peer);
 
   // nullopt: a WatchLocks, which counts as a stream, too, counts until LeavePrefixWatch.
   std::optional<v1::Refusal> AdmitPrefixWatch();
@@ -75,7 +77,8 @@ class Admission {
   };
   // One host. Its entry is removed when it has no stream and no call, and its rate limit is full again.
   struct Peer {
-    size_t streams = 0;  // that may hold locks
+    // That may hold locks.
+    std::shared_ptr<std::atomic<int>> streams = std::make_shared<std::atomic<int>>(0);
     size_t watches = 0;
     size_t calls = 0;
     RateLimit rate;

@@ -37,6 +37,11 @@ void Listeners::Gather(core::Notify&& notify) {
   events.push_back(std::move(notify));
 }
 
+void Listeners::Wake(core::SessionId session) {
+  const auto it = listeners_.find(session);
+  if (it != listeners_.end()) told_.push_back(it->second.sink);
+}
+
 void Listeners::Deliver() {
   for (core::SessionId session : addressed_) {
     auto it = listeners_.find(session);

@@ -25,6 +25,8 @@ class Listeners {
   // are ignored.
   void Detach(core::SessionId session);
   void Gather(core::Notify&& notify);
+  // Has Send called though there may be no events for it.
+  void Wake(core::SessionId session);
   // Gives each sink its events, and keeps the sinks for TakeTold.
   void Deliver();
   std::vector<std::shared_ptr<Sink>> TakeTold() { return std::exchange(told_, {}); }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only way from other threads into a shard: a queue with many posters and one reader.
+// The only way from other threads into a shard: queues with many posters and one reader.
 //
-// Two lanes share one queue, so that one poster's items stay in order across both. TryPost fails when `capacity` items
-// of its lane wait; Post does not. Drain takes everything. `wake` runs at most once between two Drains, on the thread
-// of the poster that made the queue non-empty.
+// There are two: what is handled first, and the rest. Each keeps the order of one poster's items. TryPost and
+// TryPostFirst fail when `capacity` items wait in their queue, which is until the reader has handled them; Post does
+// not. Drain takes everything. `wake` runs at most once between two Drains, on the thread of the poster that made the
+// mailbox non-empty.
 //
-// Thread: Post, TryPost and depth on any; Drain and Close on the reader's. `wake` runs under the mailbox's mutex, so it
-// never runs after Close; it must be short and must not call the mailbox.
+// Thread: Post, TryPost, TryPostFirst and waiting on any; Drain, Handled and Close on the reader's. `wake` runs under
+// the mailbox's mutex, so it never runs after Close; it must be short and must not call the mailbox.
 #pragma once
 
 #include <functional>
@@ -28,13 +29,11 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Returns false and leaves the item as it was when the lane is full or the mailbox closed.
+  // Returns false and leaves the item as it was when the queue is full or the mailbox closed.
   [[nodiscard]] bool TryPost(T&& item) {
     std::lock_guard lock(mu_);
-    if (closed_ || bounded_ >= capacity_) return false;
-    ++bounded_;
-    items_.push_back(std::move(item));
-    WakeOnce();
+    if (closed_ || waiting_ >= capacity_) return false;
+    Add(std::move(item));
     return true;
   }
 
@@ -42,9 +41,18 @@ class Mailbox {
   [[nodiscard]] bool TryPost(std::vector<T>&& items) {
     if (items.empty()) return true;
     std::lock_guard lock(mu_);
-    if (closed_ || items.size() > capacity_ - bounded_) return false;
-    bounded_ += items.size();
+    if (closed_ || waiting_ + items.size() > capacity_) return false;
+    waiting_ += items.size();
     items_.insert(items_.end(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
+    WakeOnce();
+    return true;
+  }
+
+  // As TryPost, into the queue of what is handled first.
+  [[nodiscard]] bool TryPostFirst(T&& item) {
+    std::lock_guard lock(mu_);
+    if (closed_ || first_.size() >= capacity_) return false;
+    first_.push_back(std::move(item));
     WakeOnce();
     return true;
   }
@@ -53,27 +61,32 @@ class Mailbox {
   std::optional<T> Post(T&& item) {
     std::lock_guard lock(mu_);
     if (closed_) return std::move(item);
-    items_.push_back(std::move(item));
-    WakeOnce();
+    Add(std::move(item));
     return std::nullopt;
   }
 
-  // Moves all waiting items into `items`, which must be empty; its memory is reused for the next batch. Returns when
-  // the first of them arrived, or kNever when there is none.
-  core::Instant Drain(std::vector<T>& items) {
+  // Moves all items to the ends of `first`, what is handled first, and `items`. Memory of those that are empty is
+  // reused for the next batch. Returns when the first item arrived, or kNever when there is none.
+  core::Instant Drain(std::vector<T>& first, std::vector<T>& items) {
     std::lock_guard lock(mu_);
-    items_.swap(items);
-    bounded_ = 0;
+    Move(first_, first);
+    Move(items_, items);
     woken_ = false;
     return std::exchange(first_at_, core::kNever);
   }
 
+  // The reader has handled so many of `items`.
+  void Handled(size_t items) {
+    std::lock_guard lock(mu_);
+    waiting_ -= items;
+  }
+
   // Like Drain, and refuses everything that comes later.
-  void Close(std::vector<T>& items) {
+  void Close(std::vector<T>& first, std::vector<T>& items) {
     std::lock_guard lock(mu_);
     closed_ = true;
-    items_.swap(items);
-    bounded_ = 0;
+    Move(first_, first);
+    Move(items_, items);
   }
 
   // Runs `wake` under the mailbox's mutex unless the mailbox is closed.
@@ -83,12 +96,25 @@ class Mailbox {
     if (!closed_) wake();
   }
 
-  size_t depth() const {
+  // How many are not handled yet; those that are handled first count until they are drained.
+  size_t waiting() const {
     std::lock_guard lock(mu_);
-    return items_.size();
+    return waiting_ + first_.size();
   }
 
  private:
+  void Add(T&& item) {
+    ++waiting_;
+    items_.push_back(std::move(item));
+    WakeOnce();
+  }
+
+  static void Move(std::vector<T>& from, std::vector<T>& to) {
+    if (to.empty()) return from.swap(to);
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    from.clear();
+  }
+
   void WakeOnce() {
     if (std::exchange(woken_, true)) return;
     first_at_ = BootNow();
@@ -101,8 +127,9 @@ class Mailbox {
 
   // Guarded by mu_.
   mutable std::mutex mu_;
+  std::vector<T> first_;
   std::vector<T> items_;
-  size_t bounded_ = 0;  // how many of items_ came by TryPost; at most capacity_
+  size_t waiting_ = 0;  // items_, and what was drained of them and is not handled
   core::Instant first_at_ = core::kNever;
   bool woken_ = false;
   bool closed_ = false;

@@ -72,7 +72,7 @@ ShardStatus Shard::Status() const {
   std::unique_lock lock(status_mu_);
   ShardStatus status = status_;
   lock.unlock();
-  status.mailbox_depth += mailbox_.depth();
+  status.mailbox_depth = mailbox_.waiting();
   return status;
 }
 
@@ -132,7 +132,12 @@ void Shard::LentTurn() {
     TakeMail();
     // A Step handles every due timer first, which may take long: then a lent turn handles no mail.
     size_t most = broker_.NextDeadline() <= BootNow() ? 0 : kMailPerLentTurn;
-    for (; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) Handle(mail_[mail_done_++]);
+    for (; most > 0 && first_done_ < first_.size(); --most) Handle(first_[first_done_++]);
+    const bool is_next = first_done_ == first_.size() && backlog_.empty();
+    for (; is_next && most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) {
+      Handle(mail_[mail_done_++]);
+      ++handled_;
+    }
     EndTurn();
     told = listeners_.TakeTold();
   });
@@ -143,9 +148,11 @@ void Shard::LentTurn() {
 void Shard::EndTurn() {
   store_->Flush();
   listeners_.Deliver();
+  if (handled_ > 0) mailbox_.Handled(std::exchange(handled_, 0));
   PublishStatus();
   if (observer_ != nullptr && lag_ >= core::Duration::zero()) observer_->OnLoopLag(lag_);
-  if (mail_done_ < mail_.size() || mailbox_unread_) loop_.RequestTurn();
+  const bool is_done = first_done_ == first_.size() && mail_done_ == mail_.size() && backlog_.empty();
+  if (!is_done) loop_.RequestTurn();
   loop_.WakeAt(broker_.NextDeadline());
 }
 
@@ -156,19 +163,35 @@ void Shard::HandleStoreInputs() {
 }
 
 void Shard::TakeMail() {
-  // While mail_ is not finished the mailbox stays unread, and an unread mailbox does not call for a turn again.
-  mailbox_unread_ = mail_done_ < mail_.size();
-  if (mailbox_unread_) return;
-  mail_.clear();
-  mail_done_ = 0;
-  const auto first_at = mailbox_.Drain(mail_);
+  if (first_done_ == first_.size()) {
+    first_.clear();
+    first_done_ = 0;
+  }
+  if (mail_done_ == mail_.size()) {
+    mail_.clear();
+    mail_done_ = 0;
+  }
+  const auto first_at = mailbox_.Drain(first_, mail_);
   if (first_at != core::kNever) lag_ = std::max(lag_, BootNow() - first_at);
 }
 
 void Shard::HandleMail() {
   TakeMail();
-  const size_t end = std::min(mail_.size(), mail_done_ + kMailPerTurn);
-  while (mail_done_ < end) Handle(mail_[mail_done_++]);
+  // All of them: what follows may end a session, whose heartbeats must be handled before.
+  while (first_done_ < first_.size()) Handle(first_[first_done_++]);
+  if (!backlog_.empty() || mail_.size() - mail_done_ > kMailPerTurn) return HandleInTurn();
+  for (; mail_done_ < mail_.size(); ++handled_) Handle(mail_[mail_done_++]);
+}
+
+void Shard::HandleInTurn() {
+  for (; mail_done_ < mail_.size(); ++mail_done_) {
+    Envelope& envelope = mail_[mail_done_];
+    backlog_.Add(envelope.session, std::move(envelope));
+  }
+  for (size_t most = kMailPerTurn; most > 0 && !backlog_.empty(); --most, ++handled_) {
+    Envelope envelope = backlog_.Take();
+    Handle(envelope);
+  }
 }
 
 bool Shard::IsBrief(const Envelope& envelope) const {
@@ -181,6 +204,7 @@ bool Shard::IsBrief(const Envelope& envelope) const {
 }
 
 void Shard::Handle(Envelope& envelope) {
+  if (envelope.share != nullptr && envelope.share->Handled()) listeners_.Wake(envelope.session);
   if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
   if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) {
     // The envelope stays in mail_ until more mail comes, but the objects that the question has captured must not.
@@ -258,12 +282,10 @@ void Shard::PublishStatus() {
   if (status_.store_problem != store_problem_) status_.store_problem = store_problem_;
   status_.stats = stats;
   if (load) status_.load = *std::move(load);
-  status_.mailbox_depth = mail_.size() - mail_done_;
 }
 
 void Shard::ShutDown() {
-  std::vector<Envelope> unread;
-  mailbox_.Close(unread);  // before the loop, so that no poster wakes a closed loop
+  mailbox_.Close(first_, mail_);  // before the loop, so that no poster wakes a closed loop
   if (store_ != nullptr) {
     store_->Stop();
     loop_.Close();
@@ -272,9 +294,13 @@ void Shard::ShutDown() {
     if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) (*question)(nullptr);
   };
   std::for_each(mail_.begin() + static_cast<ptrdiff_t>(mail_done_), mail_.end(), cancel);
-  std::for_each(unread.begin(), unread.end(), cancel);
+  while (!backlog_.empty()) {
+    Envelope envelope = backlog_.Take();
+    cancel(envelope);
+  }
+  first_.clear();
   mail_.clear();
-  mail_done_ = 0;
+  first_done_ = mail_done_ = 0;
 }
 
 }  // namespace distlock::shard

@@ -29,8 +29,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/broker.h"
 #include "core/messages.h"
+#include "shard/backlog.h"
 #include "shard/listeners.h"
 #include "shard/loop.h"
+#include "shard/mail_share.h"
 #include "shard/mailbox.h"
 #include "shard/shard_set.h"
 #include "store/store.h"
@@ -42,11 +44,12 @@ namespace distlock::shard {
 using StoreQuestion = std::function<void(store::StoreReader*)>;
 
 // One item of the mailbox: an input for the core, or a question to the store. A non-null sink is attached to `session`
-// before `what` is handled.
+// before `what` is handled; a non-null share counts it until it is handled.
 struct Envelope {
   std::variant<core::Input, StoreQuestion> what;
-  core::SessionId session = 0;
+  core::SessionId session = 0;  // of the input; 0: of none
   std::shared_ptr<Sink> sink;
+  MailShare* share = nullptr;
 };
 
 class Shard final : private store::StoreListener {
@@ -61,6 +64,7 @@ class Shard final : private store::StoreListener {
 
   [[nodiscard]] bool TryPost(Envelope envelope) { return mailbox_.TryPost(std::move(envelope)); }
   [[nodiscard]] bool TryPost(std::vector<Envelope> envelopes) { return mailbox_.TryPost(std::move(envelopes)); }
+  [[nodiscard]] bool TryPostFirst(Envelope envelope) { return mailbox_.TryPostFirst(std::move(envelope)); }
   void Post(Envelope envelope);
 
   // For LentTurns: runs a turn on the calling thread for what was posted, at most 64 brief inputs. Wakes the shard's
@@ -79,6 +83,7 @@ class Shard final : private store::StoreListener {
   void HandleStoreInputs();
   void TakeMail();
   void HandleMail();
+  void HandleInTurn();
   // True when the cost of handling it does not grow with the number of leases of its session.
   bool IsBrief(const Envelope& envelope) const;
   void EndTurn();
@@ -116,9 +121,12 @@ class Shard final : private store::StoreListener {
   Listeners listeners_;
   std::vector<core::Input> store_inputs_;  // arrived in this turn
   std::vector<core::Input> store_batch_;   // being handled; kept for its memory
+  std::vector<Envelope> first_;            // taken from the mailbox, to be handled before mail_
+  size_t first_done_ = 0;                  // how many of first_ are handled
   std::vector<Envelope> mail_;             // taken from the mailbox
   size_t mail_done_ = 0;                   // how many of mail_ are handled
-  bool mailbox_unread_ = false;            // this turn found mail_ unfinished
+  Backlog<Envelope> backlog_;              // earlier than mail_: what a turn could not handle
+  size_t handled_ = 0;                     // of mail_ and backlog_, in this turn
   core::Instant load_at_{};                // when the load was last looked at
 
   core::Duration lag_{};  // how late this turn's most overdue input or timer was

@@ -35,6 +35,23 @@ std::function<void(Result)> Timed(Observer* observer, Question question, const s
   };
 }
 
+// 0: of none.
+core::SessionId SessionOf(const core::Input& input) {
+  if (const auto* all = std::get_if<core::AcquireAll>(&input)) return all->parts.front().session;
+  return std::visit(
+      [](const auto& in) -> core::SessionId {
+        if constexpr (requires { in.session; }) return in.session;
+        return 0;
+      },
+      input);
+}
+
+// `session`: 0 takes that of the input.
+Envelope Sealed(core::Input input, core::SessionId session, std::shared_ptr<Sink> sink, MailShare* share) {
+  if (session == 0) session = SessionOf(input);
+  return {.what = std::move(input), .session = session, .sink = std::move(sink), .share = share};
+}
+
 }  // namespace
 
 struct ShardSet::Impl {
@@ -101,18 +118,31 @@ int ShardSet::ShardOf(const core::LockName& name) const {
 core::SessionId ShardSet::NewSessionId() { return impl_->last_session.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 bool ShardSet::TryPost(int shard, core::Input input, core::SessionId session, std::shared_ptr<Sink> sink) {
-  return impl_->Noted(impl_->shards[shard]->TryPost(Envelope{std::move(input), session, std::move(sink)}));
+  return impl_->Noted(impl_->shards[shard]->TryPost(Sealed(std::move(input), session, std::move(sink), nullptr)));
 }
 
-bool ShardSet::TryPost(int shard, std::vector<core::Input> inputs) {
+bool ShardSet::TryPost(int shard, std::vector<core::Input> inputs, MailShare* share) {
+  const auto count = static_cast<int64_t>(inputs.size());
   std::vector<Envelope> envelopes;
   envelopes.reserve(inputs.size());
-  for (core::Input& input : inputs) envelopes.push_back(Envelope{.what = std::move(input)});
-  return impl_->Noted(impl_->shards[shard]->TryPost(std::move(envelopes)));
+  for (core::Input& input : inputs) envelopes.push_back(Sealed(std::move(input), 0, nullptr, share));
+  if (share != nullptr) share->Posted(count);
+  const bool taken = impl_->shards[shard]->TryPost(std::move(envelopes));
+  if (!taken && share != nullptr) share->Posted(-count);
+  return impl_->Noted(taken);
 }
 
-void ShardSet::Post(int shard, core::Input input, core::SessionId session, std::shared_ptr<Sink> sink) {
-  impl_->shards[shard]->Post(Envelope{std::move(input), session, std::move(sink)});
+bool ShardSet::TryPostFirst(int shard, core::Input input, std::shared_ptr<Sink> sink, MailShare* share) {
+  if (share != nullptr) share->Posted(1);
+  const bool taken = impl_->shards[shard]->TryPostFirst(Sealed(std::move(input), 0, std::move(sink), share));
+  if (!taken && share != nullptr) share->Posted(-1);
+  return impl_->Noted(taken);
+}
+
+void ShardSet::Post(int shard, core::Input input, core::SessionId session, std::shared_ptr<Sink> sink,
+                    MailShare* share) {
+  if (share != nullptr) share->Posted(1);
+  impl_->shards[shard]->Post(Sealed(std::move(input), session, std::move(sink), share));
 }
 
 void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
@@ -123,8 +153,9 @@ void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::D
     store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
   Shard& shard = *impl_->shards[ShardOf(name)];
-  shard.Post(Envelope{.what = core::BeforeLook{name}});
-  shard.Post(Envelope{.what = StoreQuestion(std::move(ask))});
+  const core::SessionId own = NewSessionId();  // waits apart from other questions
+  shard.Post(Envelope{.what = core::BeforeLook{name}, .session = own});
+  shard.Post(Envelope{.what = StoreQuestion(std::move(ask)), .session = own});
 }
 
 void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "core/broker.h"
 #include "core/messages.h"
+#include "shard/mail_share.h"
 #include "shard/sink.h"
 #include "store/store.h"
 
@@ -54,7 +55,7 @@ class Observer {
 
 struct ShardSetOptions {
   int shards = 1;                   // 1..64
-  size_t mailbox_capacity = 65536;  // inputs waiting in one shard's bounded lane
+  size_t mailbox_capacity = 65536;  // inputs that may wait for one shard before TryPost fails
   core::BrokerConfig broker;        // seed is varied per shard
   // Makes the store of shard `index` on its loop; runs on that shard's thread.
   std::function<std::unique_ptr<store::Store>(int index, uv_loop_t* loop)> make_store;
@@ -76,15 +77,19 @@ class ShardSet {
   int ShardOf(const core::LockName& name) const;
   core::SessionId NewSessionId();
 
-  // The bounded lane, for new work (OpenSession, Acquire, Heartbeat, Renew). Returns false and does nothing when the
-  // mailbox is full: refuse the caller. A non-null `sink` is attached to `session` before the input is handled.
+  // New work (Acquire, Renew). Returns false and does nothing when too much waits for the shard: refuse the caller. A
+  // non-null `sink` is attached to `session` before the input is handled.
   [[nodiscard]] bool TryPost(int shard, core::Input input, core::SessionId session = 0,
                              std::shared_ptr<Sink> sink = nullptr);
-  // All or nothing, with at most one wake-up.
-  [[nodiscard]] bool TryPost(int shard, std::vector<core::Input> inputs);
-  // The lane that always delivers (Cancel, Release, Goodbye, StreamEnded). The number of admitted calls bounds its
-  // length. StreamEnded detaches the session's sink after it was handled.
-  void Post(int shard, core::Input input, core::SessionId session = 0, std::shared_ptr<Sink> sink = nullptr);
+  // Of one session. All or nothing, with at most one wake-up. A non-null `share` counts them.
+  [[nodiscard]] bool TryPost(int shard, std::vector<core::Input> inputs, MailShare* share = nullptr);
+  // What is handled before all that waits: OpenSession and Heartbeat, so that no heartbeat comes before its session.
+  [[nodiscard]] bool TryPostFirst(int shard, core::Input input, std::shared_ptr<Sink> sink = nullptr,
+                                  MailShare* share = nullptr);
+  // Always delivers (Cancel, Release, Goodbye, StreamEnded). The number of admitted calls, and the shares of sessions,
+  // bound what waits. StreamEnded detaches the session's sink after it was handled.
+  void Post(int shard, core::Input input, core::SessionId session = 0, std::shared_ptr<Sink> sink = nullptr,
+            MailShare* share = nullptr);
 
   // Read-only questions. `done` runs within a shard's turn.
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,

@@ -20,18 +20,19 @@ struct Item {
 TEST(Mailbox, WakesOncePerBatch) {
   int wakes = 0;
   Mailbox<int> mailbox(10, [&] { ++wakes; });
+  std::vector<int> first;
   std::vector<int> batch;
-  EXPECT_EQ(mailbox.Drain(batch), core::kNever);
+  EXPECT_EQ(mailbox.Drain(first, batch), core::kNever);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(mailbox.TryPost(int{i}));
   mailbox.Post(5);
   EXPECT_EQ(wakes, 1);
-  const auto first_at = mailbox.Drain(batch);
+  const auto first_at = mailbox.Drain(first, batch);
   EXPECT_LE(first_at, BootNow());
   EXPECT_EQ(batch, (std::vector{0, 1, 2, 3, 4, 5}));
   batch.clear();
   mailbox.Post(6);
   EXPECT_EQ(wakes, 2);
-  EXPECT_GE(mailbox.Drain(batch), first_at);
+  EXPECT_GE(mailbox.Drain(first, batch), first_at);
 }
 
 TEST(Mailbox, TheBoundedLaneRefusesAndRecoversAndTheOtherAlwaysDelivers) {
@@ -42,12 +43,28 @@ TEST(Mailbox, TheBoundedLaneRefusesAndRecoversAndTheOtherAlwaysDelivers) {
   EXPECT_FALSE(mailbox.TryPost(6));
   for (int i = 7; i < 17; ++i) EXPECT_FALSE(mailbox.Post(int{i})) << "was given back";
   EXPECT_FALSE(mailbox.TryPost(18)) << "the other lane makes no room";
-  EXPECT_EQ(mailbox.depth(), 13u);
+  EXPECT_EQ(mailbox.waiting(), 13u);
+  std::vector<int> first;
   std::vector<int> batch;
-  mailbox.Drain(batch);
+  mailbox.Drain(first, batch);
   EXPECT_EQ(batch.size(), 13u);
+  EXPECT_FALSE(mailbox.TryPost(19)) << "nothing of it is handled yet";
+  mailbox.Handled(13);
   EXPECT_TRUE(mailbox.TryPost(std::vector{1, 2, 3}));
   EXPECT_FALSE(mailbox.TryPost(4));
+}
+
+TEST(Mailbox, WhatComesFirstIsApartAndKeepsItsOrder) {
+  Mailbox<int> mailbox(2, [] {});
+  EXPECT_TRUE(mailbox.TryPost(std::vector{1, 2}));
+  EXPECT_TRUE(mailbox.TryPostFirst(3)) << "the other queue is full";
+  EXPECT_TRUE(mailbox.TryPostFirst(4));
+  EXPECT_FALSE(mailbox.TryPostFirst(5));
+  std::vector<int> first{0};
+  std::vector<int> batch;
+  mailbox.Drain(first, batch);
+  EXPECT_EQ(first, (std::vector{0, 3, 4}));
+  EXPECT_EQ(batch, (std::vector{1, 2}));
 }
 
 TEST(Mailbox, ARefusedItemIsLeftAsItWas) {
@@ -60,8 +77,9 @@ TEST(Mailbox, ARefusedItemIsLeftAsItWas) {
 
 TEST(Mailbox, AClosedMailboxGivesTheItemBack) {
   Mailbox<std::unique_ptr<int>> mailbox(1, [] {});
+  std::vector<std::unique_ptr<int>> first;
   std::vector<std::unique_ptr<int>> unread;
-  mailbox.Close(unread);
+  mailbox.Close(first, unread);
   const auto returned = mailbox.Post(std::make_unique<int>(1));
   ASSERT_TRUE(returned);
   EXPECT_NE(*returned, nullptr);
@@ -70,10 +88,12 @@ TEST(Mailbox, AClosedMailboxGivesTheItemBack) {
 TEST(Mailbox, NobodyIsWokenAfterClose) {
   int wakes = 0;
   Mailbox<int> mailbox(10, [&] { ++wakes; });
+  std::vector<int> first;
   std::vector<int> unread;
-  mailbox.Close(unread);
+  mailbox.Close(first, unread);
   EXPECT_TRUE(mailbox.Post(1)) << "was not given back";
   EXPECT_FALSE(mailbox.TryPost(1));
+  EXPECT_FALSE(mailbox.TryPostFirst(1));
   mailbox.WakeIfOpen([&] { ++wakes; });
   EXPECT_EQ(wakes, 0);
 }
@@ -107,6 +127,7 @@ TEST(Mailbox, ManyPostersLoseNothingAndKeepTheirOrderAcrossLanes) {
     });
   }
   std::map<int, int> next;
+  std::vector<Item> first;
   std::vector<Item> batch;
   int batches = 0;
   for (int seen = 0; seen < kPosters * kEach;) {
@@ -116,9 +137,10 @@ TEST(Mailbox, ManyPostersLoseNothingAndKeepTheirOrderAcrossLanes) {
       wake = false;
     }
     batch.clear();
-    mailbox.Drain(batch);
+    mailbox.Drain(first, batch);
     ++batches;
     for (const Item& item : batch) ASSERT_EQ(item.serial, next[item.poster]++);
+    mailbox.Handled(batch.size());
     seen += static_cast<int>(batch.size());
   }
   for (auto& poster : posters) poster.join();

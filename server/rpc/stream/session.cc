@@ -3,6 +3,7 @@
 // SessionCall: reading and routing. session_check.cc checks commands, session_events.cc sends events.
 #include "rpc/stream/session.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -21,6 +22,8 @@ using core::RefusalReason;
 namespace {
 
 constexpr uint64_t kMaxId = std::numeric_limits<int64_t>::max();
+// So many commands of any session may wait, whatever the other sessions of its peer have there.
+constexpr int64_t kLeastUnhandled = 16;
 
 std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; ids of commands start at 1"); }
 
@@ -29,10 +32,13 @@ std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; id
 SessionCall::SessionCall(Frontend& frontend, Call arrival)
     : StreamCall(frontend, std::move(arrival)),
       rate_(frontend.limits.requests_per_second),
+      commands_share_(static_cast<int64_t>(frontend.limits.max_unhandled_per_session), waits_for_room_),
+      heartbeats_share_(kMaxPendingHeartbeats, waits_for_room_),
       outbox_(frontend.limits.outbox_messages * kOutboxEventsPerMessage),
       batches_(frontend.shards.size()) {}
 
 void SessionCall::Start() {
+  peer_streams_ = frontend_.admission.StreamsOf(peer_);
   const gpr_timespec timeout = gpr_time_from_nanos(frontend_.limits.open_timeout.count(), GPR_TIMESPAN);
   open_timeout_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout), [weak = weak_from_this()](bool passed) {
     const auto self = passed ? std::static_pointer_cast<SessionCall>(weak.lock()) : nullptr;
@@ -70,36 +76,61 @@ void SessionCall::OnReadDone(bool ok) {
     if (!leaving) End(grpc::Status::OK, StreamClose::kClient, /*drop=*/false);
     return;
   }
-  Scratch scratch;
-  auto* request = scratch.Make<v1::SessionRequest>();
-  if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
-  Handle(*request);
   {
-    std::lock_guard lock(mu_);
-    if (ended()) return;
+    Scratch scratch;
+    auto* request = scratch.Make<v1::SessionRequest>();
+    if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
+    if (!Take(*request)) return;
   }
-  StartReadAfterTurn(&in_);
+  const int64_t of_peer = static_cast<int64_t>(frontend_.limits.max_unhandled_per_peer) / std::max(1, peer_streams_->load());
+  commands_share_.SetMost(std::clamp<int64_t>(of_peer, kLeastUnhandled,
+                                              static_cast<int64_t>(frontend_.limits.max_unhandled_per_session)));
+  GoOn(/*after_turn=*/true);
 }
 
-void SessionCall::Handle(const v1::SessionRequest& request) {
-  std::vector<Ready> ready;
-  ready.reserve(request.commands_size());
+bool SessionCall::Take(const v1::SessionRequest& request) {
+  ready_.clear();
+  routed_ = 0;
+  ready_.reserve(request.commands_size());
   for (const v1::SessionCommand& command : request.commands()) {
     if (!opened_ || command.has_open()) {
-      if (!Open(command)) return;
+      if (!Open(command)) return false;
       continue;
     }
-    ready.push_back(Check(command));
+    ready_.push_back(Check(command));
   }
-  std::string problem;
-  {
-    std::lock_guard lock(mu_);
-    if (ended()) return;
-    problem = Route(ready);
-    CountUse();
-  }
-  if (!problem.empty()) return Protocol(std::move(problem));
+  return true;
+}
+
+void SessionCall::GoOn(bool after_turn) {
+  bool all = false;
+  do {
+    std::string problem;
+    {
+      std::lock_guard lock(mu_);
+      if (ended()) return;
+      problem = Route();
+      CountUse();
+    }
+    if (!problem.empty()) return Protocol(std::move(problem));
+    Deliver();
+    {
+      std::lock_guard lock(mu_);
+      if (ended()) return;
+    }
+    all = routed_ == ready_.size();
+    if (all && HasRoom()) break;
+    waits_for_room_ = true;
+    // What was handled before that has woken nobody.
+    if (!HasRoom() || !waits_for_room_.exchange(false)) return;
+  } while (!all);
+  if (after_turn) return StartReadAfterTurn(&in_);
+  StartRead(&in_);
+}
+
+void SessionCall::Send() {
   Deliver();
+  if (waits_for_room_ && HasRoom() && waits_for_room_.exchange(false)) GoOn(/*after_turn=*/false);
 }
 
 void SessionCall::DescribeMore(v1::SessionInfo* info) const {
@@ -155,8 +186,11 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
   return posted;
 }
 
-std::string SessionCall::Route(std::vector<Ready>& commands) {
-  for (Ready& command : commands) {
+std::string SessionCall::Route() {
+  for (int64_t room = commands_share_.room(); routed_ < ready_.size() && room > 0; --room) {
+    Ready& command = ready_[routed_];
+    if (std::holds_alternative<core::Heartbeat>(command.what) && heartbeats_share_.room() == 0) break;
+    ++routed_;
     std::string problem = RouteOne(command);
     if (!problem.empty()) {
       FlushAll();  // the commands before this one are valid
@@ -325,24 +359,27 @@ void SessionCall::RouteDowngrade(core::RequestId id, core::Downgrade downgrade) 
 void SessionCall::RouteHeartbeat(uint64_t seq) {
   heartbeats_.Sent(seq, open_on_);
   for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
-    if ((open_on_ >> shard & 1) != 0) batches_[shard].inputs.emplace_back(core::Heartbeat{session_, seq});
+    if ((open_on_ >> shard & 1) != 0) PostHeartbeat(shard, seq);
   }
+}
+
+// One that finds too many waiting is lost: the next one covers what it would have.
+void SessionCall::PostHeartbeat(int shard, uint64_t seq) {
+  static_cast<void>(shards_.TryPostFirst(shard, core::Heartbeat{session_, seq}, nullptr, &heartbeats_share_));
 }
 
 bool SessionCall::OpenOn(int shard) {
   if ((open_on_ >> shard & 1) != 0) return true;
   core::OpenSession open{.session = session_, .kind = core::SessionKind::kSession};
-  if (!shards_.TryPost(shard, open, session_, shared_from_this())) return false;
+  if (!shards_.TryPostFirst(shard, open, shared_from_this())) return false;
   open_on_ |= uint64_t{1} << shard;
-  for (const uint64_t seq : heartbeats_.Joined(shard)) {
-    batches_[shard].inputs.emplace_back(core::Heartbeat{session_, seq});
-  }
+  for (const uint64_t seq : heartbeats_.Joined(shard)) PostHeartbeat(shard, seq);
   return true;
 }
 
 void SessionCall::Flush(int shard) {
   Batch batch = std::exchange(batches_[shard], {});
-  if (batch.inputs.empty() || shards_.TryPost(shard, std::move(batch.inputs))) return;
+  if (batch.inputs.empty() || shards_.TryPost(shard, std::move(batch.inputs), &commands_share_)) return;
   for (const core::RequestId id : batch.acquires) {
     book_.Forget(id);
     Refused(id, contract::OverloadRefusal());
@@ -355,7 +392,7 @@ void SessionCall::FlushAll() {
 
 void SessionCall::PostNow(int shard, core::Input input) {
   Flush(shard);
-  shards_.Post(shard, std::move(input));
+  shards_.Post(shard, std::move(input), session_, nullptr, &commands_share_);
 }
 
 }  // namespace distlock::rpc

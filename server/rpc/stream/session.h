@@ -13,7 +13,9 @@
 
 #include <grpcpp/alarm.h>
 
+#include <atomic>
 #include <deque>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,7 +35,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
 
   void OnReadDone(bool ok) override;
   void OnEvents(int shard, std::vector<core::Notify> events) override;
-  void Send() override { Deliver(); }
+  void Send() override;
   bool MayHoldMany() const override { return true; }
 
  private:
@@ -45,7 +47,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
                  core::Heartbeat, core::Goodbye, v1::Refusal>
         what;
   };
-  // Acquires and heartbeats for one shard, posted together.
+  // Acquires for one shard, posted together.
   struct Batch {
     std::vector<core::Input> inputs;
     std::vector<core::RequestId> acquires;
@@ -61,7 +63,12 @@ class SessionCall final : public StreamCall<BidiReactor> {
 
   // Reading side: called by OnReadDone, which runs once at a time.
   void Protocol(std::string problem);
-  void Handle(const v1::SessionRequest& request);
+  // False: the stream has been ended.
+  bool Take(const v1::SessionRequest& request);
+  // Routes what was read, then reads on; or leaves both to Send, while as much of this session waits for the shards as
+  // may.
+  void GoOn(bool after_turn);
+  bool HasRoom() const { return commands_share_.room() > 0 && heartbeats_share_.room() > 0; }
   bool Open(const v1::SessionCommand& command);
   void OnOpenTimeout();
   Ready Check(const v1::SessionCommand& command);
@@ -77,8 +84,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready CheckDowngrade(const v1::SessionCommand& command);
   Ready CheckAdopt(const v1::SessionCommand& command);
 
-  // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not.
-  std::string Route(std::vector<Ready>& commands);
+  // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not. Route stops when there is no room.
+  std::string Route();
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);
   void RouteAcquireAll(core::AcquireAll all);
@@ -86,6 +93,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void RouteRelease(core::RequestId id, core::Release release);
   void RouteDowngrade(core::RequestId id, core::Downgrade downgrade);
   void RouteHeartbeat(uint64_t seq);
+  void PostHeartbeat(int shard, uint64_t seq);
   bool OpenOn(int shard);
   void Flush(int shard);
   void FlushAll();
@@ -105,6 +113,12 @@ class SessionCall final : public StreamCall<BidiReactor> {
   grpc::Alarm open_timeout_;  // until Open has come
   RateLimit rate_;
   contract::AdoptionTries adoptions_;
+  std::vector<Ready> ready_;  // of the last message
+  size_t routed_ = 0;         // how many of ready_ are routed
+  std::shared_ptr<const std::atomic<int>> peer_streams_;
+  std::atomic<bool> waits_for_room_ = false;  // who resets it goes on as the reading side
+  shard::MailShare commands_share_;
+  shard::MailShare heartbeats_share_;
 
   // Guarded by mu_.
   std::string client_;       // Open.client
