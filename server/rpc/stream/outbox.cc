@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/stream/outbox.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "contract/refusal.h"
@@ -33,6 +34,11 @@ bool IsState(const core::Event& event) {
   return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
 }
 
+bool IsOvertaken(const Outgoing& out) {
+  if (out.made != nullptr) return out.made->has_refused();
+  return std::holds_alternative<core::Queued>(out.event) || std::holds_alternative<core::Refused>(out.event);
+}
+
 // True when the event ends the lease or the acquire: earlier states do not matter any more, and the id may be reused.
 bool IsLast(const core::Event& event) {
   return std::holds_alternative<core::Lost>(event) || std::holds_alternative<core::Refused>(event) ||
@@ -60,11 +66,17 @@ bool Outbox::Push(Outgoing out) {
   }
   // Slots are bounded, too: slots of replaced events take memory until the front has passed them.
   if (live_ >= max_events_ || slots_.size() >= 2 * max_events_) return false;
+  ++live_;
+  if (is_ack) {
+    // The slots behind it get other numbers: none of them is in state_.
+    ack_ = std::max(ack_goes_to_, first_);
+    slots_.insert(slots_.begin() + static_cast<std::ptrdiff_t>(ack_ - first_), std::move(out));
+    return true;
+  }
   const uint64_t number = first_ + slots_.size();
-  if (is_ack) ack_ = number;
+  if (!IsOvertaken(out)) ack_goes_to_ = number + 1;
   if (is_state) state_.emplace(out.id, number);
   slots_.emplace_back(std::move(out));
-  ++live_;
   return true;
 }
 

@@ -4,6 +4,9 @@
 // a lease (AtRisk, Renewed) and newer heartbeat acks replace older ones. Events are packed into messages only when they
 // are taken, so the shard's turn spends no time on messages.
 //
+// An ack overtakes what says nothing of a lease, Queued and Refused, however much of it waits. It overtakes nothing
+// else: it covers every lease that it does not list, so the client must have heard of the others' ends before.
+//
 // Not thread-safe: the session's mutex guards it. A batch that was taken belongs to the caller.
 #pragma once
 
@@ -55,6 +58,7 @@ class Outbox {
   size_t live_ = 0;
   uint64_t first_ = 0;  // number of the slot in front; numbers are never reused
   uint64_t ack_ = kNone;
+  uint64_t ack_goes_to_ = 0;  // behind the last slot that an ack must not overtake
   absl::flat_hash_map<core::RequestId, uint64_t> state_;  // acquire -> slot of its AtRisk or Renewed
 
   static constexpr uint64_t kNone = ~uint64_t{0};

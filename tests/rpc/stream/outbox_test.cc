@@ -76,6 +76,50 @@ TEST(OutboxTest, ConflatesAcrossTakes) {
   EXPECT_EQ(PackAll(outbox).events_size(), 2);
 }
 
+// Who has asked for very much hears of its heartbeats all the same.
+TEST(OutboxTest, AnAckOvertakesWhatSaysNothingOfALease) {
+  Outbox outbox(100);
+  EXPECT_TRUE(outbox.Push(Out(1, AtRisk("before"))));
+  EXPECT_TRUE(outbox.Push(Out(2, core::Queued{})));
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(1))));
+  EXPECT_TRUE(outbox.Push(Out(3, core::Refused{})));
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(2)))) << "in the place of the first";
+  EXPECT_TRUE(outbox.Push(Out(1, core::Renewed{.name = kName})));
+  const v1::SessionResponse response = PackAll(outbox);
+  ASSERT_EQ(response.events_size(), 4);
+  EXPECT_EQ(response.events(0).heartbeat_ack().seq(), 2);
+  EXPECT_TRUE(response.events(1).has_queued());
+  EXPECT_TRUE(response.events(2).has_refused());
+  EXPECT_TRUE(response.events(3).has_renewed());
+  EXPECT_TRUE(outbox.empty());
+}
+
+// An ack covers every lease that it does not list.
+TEST(OutboxTest, AnAckOvertakesNothingElse) {
+  const std::vector<core::Event> others = {core::Granted{.name = kName}, core::Lost{.name = kName},
+                                           core::Released{},             core::Downgraded{},
+                                           AtRisk("now"),                core::Renewed{.name = kName},
+                                           core::Draining{}};
+  for (const core::Event& other : others) {
+    Outbox outbox(100);
+    EXPECT_TRUE(outbox.Push(Out(2, core::Queued{})));
+    EXPECT_TRUE(outbox.Push(Out(7, other)));
+    EXPECT_TRUE(outbox.Push(Out(3, core::Queued{})));
+    EXPECT_TRUE(outbox.Push(Out(0, Ack(1))));
+    EXPECT_TRUE(outbox.Push(Out(7, AtRisk("later"))));
+    EXPECT_TRUE(outbox.Push(Out(0, Ack(2))));
+    std::deque<Outgoing> batch;
+    outbox.Take(kMaxEventsPerMessage, batch);
+    std::vector<core::RequestId> order;
+    for (const Outgoing& out : batch) order.push_back(out.id);
+    const bool is_state = other.index() == core::Event(AtRisk("")).index() ||
+                          other.index() == core::Event(core::Renewed{}).index();
+    const std::vector<core::RequestId> all = {2, 7, 3, 7, 0};
+    const std::vector<core::RequestId> replaced = {2, 3, 7, 0};
+    EXPECT_EQ(order, is_state ? replaced : all) << other.index();
+  }
+}
+
 TEST(OutboxTest, IsBoundedAlsoInConflatedSlots) {
   Outbox outbox(3);
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(outbox.Push(Out(i, core::Queued{})));
