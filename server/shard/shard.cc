@@ -17,6 +17,9 @@ namespace {
 
 // After this many inputs a turn ends, so that store replies and deadlines are served under load.
 constexpr size_t kMailPerTurn = 1024;
+// With so many commands unanswered, mail waits in the broker, where heartbeats and renewals pass it, and not on the
+// connection to the store, where they cannot.
+constexpr size_t kMostUnanswered = 4096;
 // The lending thread must return to its own calls soon.
 constexpr size_t kMailPerLentTurn = 64;
 // How often the load is looked at: a walk takes some 50 ns for each lease and queue, so a 2000th of the time.
@@ -134,7 +137,8 @@ void Shard::LentTurn() {
     size_t most = broker_.NextDeadline() <= BootNow() ? 0 : kMailPerLentTurn;
     for (; most > 0 && first_done_ < first_.size(); --most) Handle(first_[first_done_++]);
     const bool is_next = first_done_ == first_.size() && backlog_.empty();
-    for (; is_next && most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) {
+    const auto takes_next = [&] { return mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]) && !StoreIsBusy(); };
+    for (; is_next && most > 0 && takes_next(); --most) {
       Handle(mail_[mail_done_++]);
       ++handled_;
     }
@@ -152,7 +156,8 @@ void Shard::EndTurn() {
   PublishStatus();
   if (observer_ != nullptr && lag_ >= core::Duration::zero()) observer_->OnLoopLag(lag_);
   const bool is_done = first_done_ == first_.size() && mail_done_ == mail_.size() && backlog_.empty();
-  if (!is_done) loop_.RequestTurn();
+  // A busy store's next answer calls for a turn.
+  if (!is_done && (first_done_ < first_.size() || !StoreIsBusy())) loop_.RequestTurn();
   loop_.WakeAt(broker_.NextDeadline());
 }
 
@@ -180,7 +185,7 @@ void Shard::HandleMail() {
   // All of them: what follows may end a session, whose heartbeats must be handled before.
   while (first_done_ < first_.size()) Handle(first_[first_done_++]);
   if (!backlog_.empty() || mail_.size() - mail_done_ > kMailPerTurn) return HandleInTurn();
-  for (; mail_done_ < mail_.size(); ++handled_) Handle(mail_[mail_done_++]);
+  for (; mail_done_ < mail_.size() && !StoreIsBusy(); ++handled_) Handle(mail_[mail_done_++]);
 }
 
 void Shard::HandleInTurn() {
@@ -188,11 +193,13 @@ void Shard::HandleInTurn() {
     Envelope& envelope = mail_[mail_done_];
     backlog_.Add(envelope.session, std::move(envelope));
   }
-  for (size_t most = kMailPerTurn; most > 0 && !backlog_.empty(); --most, ++handled_) {
+  for (size_t most = kMailPerTurn; most > 0 && !backlog_.empty() && !StoreIsBusy(); --most, ++handled_) {
     Envelope envelope = backlog_.Take();
     Handle(envelope);
   }
 }
+
+bool Shard::StoreIsBusy() const { return sent_.size() >= kMostUnanswered; }
 
 bool Shard::IsBrief(const Envelope& envelope) const {
   const auto* input = std::get_if<core::Input>(&envelope.what);

@@ -84,6 +84,8 @@ class Shard final : private store::StoreListener {
   void TakeMail();
   void HandleMail();
   void HandleInTurn();
+  // So much waits for the store that what is sent now, a renewal first of all, would be late.
+  bool StoreIsBusy() const;
   // True when the cost of handling it does not grow with the number of leases of its session.
   bool IsBrief(const Envelope& envelope) const;
   void EndTurn();

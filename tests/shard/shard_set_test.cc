@@ -210,6 +210,25 @@ TEST_F(ShardSetTest, ASessionThatSendsVeryMuchKeepsNobodyWaiting) {
   EXPECT_TRUE(Eventually([this] { return set_->Status()[0].mailbox_depth == 0; }));
 }
 
+// Else a renewal would stand behind all of it on the connection.
+TEST_F(ShardSetTest, WhatABusyStoreCannotTakeWaitsInTheBroker) {
+  constexpr core::RequestId kMany = 10'000;
+  Make(1, kMany);
+  set_->Start();
+  ASSERT_TRUE(Eventually([this] { return set_->Status()[0].store_up; }));
+  const auto session = Open(0, sink_);
+  stores_.HoldReplies(true);
+  for (core::RequestId i = 1; i <= kMany; ++i) {
+    ASSERT_TRUE(set_->TryPost(0, AcquireOf(session, i, "k" + std::to_string(i))));
+  }
+  ASSERT_TRUE(set_->TryPostFirst(0, core::Heartbeat{session, 1}));
+  ASSERT_TRUE(sink_->AwaitOne<core::HeartbeatAck>());
+  EXPECT_TRUE(Eventually([this] { return set_->Status()[0].mailbox_depth == kMany - 4096; }));
+  EXPECT_EQ(set_->Status()[0].mailbox_depth, kMany - 4096);
+  stores_.HoldReplies(false);
+  EXPECT_TRUE(sink_->AwaitAll<core::Granted>(kMany));
+}
+
 TEST_F(ShardSetTest, AReaderWithoutRoomIsWokenWhenHalfIsHandled) {
   std::atomic<bool> awaited = false;
   MailShare share(10, awaited);
