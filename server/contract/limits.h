@@ -41,6 +41,10 @@ struct Limits {
   size_t max_watched_locks = 1'000;  // of one WatchLocks
   size_t max_prefix_watches = 32;    // WatchLocks streams, each of which lists locks again and again
   size_t outbox_messages = 256;      // unwritten events of one session, in units of kOutboxEventsPerMessage
+  // Memory of unwritten events. A session that has its share of what a peer may have is not read. One that has more than
+  // the least while its peer, or all together, have too much is ended.
+  size_t outbox_bytes_per_peer = size_t{48} << 20;
+  size_t outbox_bytes = size_t{512} << 20;
   // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,
   // Cancel and Downgrade are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
   uint32_t requests_per_second = 0;
@@ -48,7 +52,7 @@ struct Limits {
   // Commands that wait for the shards; a session that has so many there is not read. A peer's sessions share what it
   // may have.
   size_t max_unhandled_per_session = 4096;
-  size_t max_unhandled_per_peer = 32'768;
+  size_t max_unhandled_per_peer = 8192;
 
   // Acquire calls that are not answered yet.
   size_t max_waiting_calls = 20'000;

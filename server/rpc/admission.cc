@@ -35,7 +35,7 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
                      " streams (--max-sessions); use one Session for many locks, or ask another broker"));
   }
   Peer& counted = PeerOf(peer);
-  const size_t count = watch ? counted.watches : static_cast<size_t>(*counted.streams);
+  const size_t count = watch ? counted.watches : static_cast<size_t>(counted.use->streams);
   if (count >= limits_.max_sessions_per_peer) {
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
@@ -46,7 +46,7 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
                              " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
   }
   if (watch) ++counted.watches;
-  if (!watch) ++*counted.streams;
+  if (!watch) ++counted.use->streams;
   streams_[id] = {std::move(stream), watch};
   return std::nullopt;
 }
@@ -59,15 +59,15 @@ void Admission::Leave(const std::string& peer, uint64_t id) {
   streams_.erase(stream);
   const auto counted = peers_.find(PeerHost(peer));
   if (watch) --counted->second.watches;
-  if (!watch) --*counted->second.streams;
+  if (!watch) --counted->second.use->streams;
   const Peer& left = counted->second;
-  const bool is_empty = *left.streams == 0 && left.watches == 0 && left.calls == 0;
+  const bool is_empty = left.use->streams == 0 && left.watches == 0 && left.calls == 0;
   if (is_empty && limits_.requests_per_second == 0) peers_.erase(counted);
 }
 
-std::shared_ptr<const std::atomic<int>> Admission::StreamsOf(const std::string& peer) {
+std::shared_ptr<PeerUse> Admission::UseOf(const std::string& peer) {
   std::lock_guard lock(mu_);
-  return PeerOf(peer).streams;
+  return PeerOf(peer).use;
 }
 
 std::optional<v1::Refusal> Admission::AdmitPrefixWatch() {
@@ -131,7 +131,7 @@ Admission::Peer& Admission::PeerOf(const std::string& peer) {
 }
 
 bool Admission::IsIdle(Peer& peer, core::Instant now) const {
-  return *peer.streams == 0 && peer.watches == 0 && peer.calls == 0 &&
+  return peer.use->streams == 0 && peer.watches == 0 && peer.calls == 0 &&
          (limits_.requests_per_second == 0 || peer.rate.IsFull(now));
 }
 

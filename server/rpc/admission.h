@@ -39,6 +39,12 @@ class OpenStream {
 // network as door::Visitor::peer names it, or the user of a unix socket.
 std::string PeerHost(const std::string& peer);
 
+// What the streams of one peer use together. Any thread.
+struct PeerUse {
+  std::atomic<int> streams = 0;        // that may hold locks
+  std::atomic<int64_t> unwritten = 0;  // bytes that wait to be written to them
+};
+
 class Admission {
  public:
   explicit Admission(const contract::Limits& limits) : limits_(limits) {}
@@ -50,8 +56,10 @@ class Admission {
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream,
                                    bool watch = false);
   void Leave(const std::string& peer, uint64_t id);
-  // How many streams the peer has that may hold locks, kept up to date. Never null.
-  std::shared_ptr<const std::atomic<int>> StreamsOf(const std::string& peer);
+  // Never null. Lives on for as long as it is kept, also when the peer has left.
+  std::shared_ptr<PeerUse> UseOf(const std::string& peer);
+  // Bytes that wait to be written to all streams.
+  std::atomic<int64_t>& unwritten() { return unwritten_; }
 
   // nullopt: a WatchLocks, which counts as a stream, too, counts until LeavePrefixWatch.
   std::optional<v1::Refusal> AdmitPrefixWatch();
@@ -77,8 +85,7 @@ class Admission {
   };
   // One host. Its entry is removed when it has no stream and no call, and its rate limit is full again.
   struct Peer {
-    // That may hold locks.
-    std::shared_ptr<std::atomic<int>> streams = std::make_shared<std::atomic<int>>(0);
+    std::shared_ptr<PeerUse> use = std::make_shared<PeerUse>();
     size_t watches = 0;
     size_t calls = 0;
     RateLimit rate;
@@ -94,6 +101,7 @@ class Admission {
   const contract::Limits& limits_;
 
   std::atomic<bool> draining_ = false;
+  std::atomic<int64_t> unwritten_ = 0;
 
   // Guarded by mu_.
   mutable std::mutex mu_;

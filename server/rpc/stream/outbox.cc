@@ -39,6 +39,41 @@ bool IsOvertaken(const Outgoing& out) {
   return std::holds_alternative<core::Queued>(out.event) || std::holds_alternative<core::Refused>(out.event);
 }
 
+size_t BytesOf(const std::vector<core::HolderView>& holders) {
+  size_t bytes = 0;
+  for (const core::HolderView& holder : holders) bytes += sizeof(holder) + holder.info.size();
+  return bytes;
+}
+
+// What has memory of its own.
+struct Weigher {
+  size_t operator()(const core::Queued& event) const { return BytesOf(event.holders); }
+  size_t operator()(const core::Refused& event) const {
+    return BytesOf(event.holders) + event.cause.size() + event.about.escaped().size();
+  }
+  size_t operator()(const core::HeartbeatAck& event) const { return event.limits.size() * sizeof(core::LeaseLimit); }
+  size_t operator()(const core::AtRisk& event) const { return event.name.escaped().size() + event.cause.size(); }
+  size_t operator()(const core::Lost& event) const { return event.name.escaped().size() + event.cause.size(); }
+  template <typename Event>
+  size_t operator()(const Event& event) const {
+    if constexpr (requires { event.name.escaped(); }) return event.name.escaped().size();
+    return 0;
+  }
+};
+
+size_t BytesOf(const Outgoing& out) {
+  const size_t own = out.made != nullptr ? out.made->ByteSizeLong() : std::visit(Weigher(), out.event);
+  return sizeof(Outgoing) + out.about.escaped().size() + own;
+}
+
+void Shorten(std::vector<core::HolderView>& holders) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < holders.size(); ++i) {
+    bytes += sizeof(core::HolderView) + holders[i].info.size();
+    if (i > 0 && bytes > kMostHolderBytes) return holders.resize(i);
+  }
+}
+
 // True when the event ends the lease or the acquire: earlier states do not matter any more, and the id may be reused.
 bool IsLast(const core::Event& event) {
   return std::holds_alternative<core::Lost>(event) || std::holds_alternative<core::Refused>(event) ||
@@ -47,8 +82,14 @@ bool IsLast(const core::Event& event) {
 
 }  // namespace
 
+void ShortenHolders(core::Event& event) {
+  if (auto* queued = std::get_if<core::Queued>(&event)) Shorten(queued->holders);
+  if (auto* refused = std::get_if<core::Refused>(&event)) Shorten(refused->holders);
+}
+
 void Outbox::Drop(uint64_t number) {
   if (number < first_) return;  // taken already
+  bytes_ -= BytesOf(*slots_[number - first_]);
   slots_[number - first_].reset();
   --live_;
 }
@@ -67,6 +108,7 @@ bool Outbox::Push(Outgoing out) {
   // Slots are bounded, too: slots of replaced events take memory until the front has passed them.
   if (live_ >= max_events_ || slots_.size() >= 2 * max_events_) return false;
   ++live_;
+  bytes_ += BytesOf(out);
   if (is_ack) {
     // The slots behind it get other numbers: none of them is in state_.
     ack_ = std::max(ack_goes_to_, first_);
@@ -84,22 +126,26 @@ void Outbox::Clear() {
   first_ += slots_.size();
   slots_.clear();
   state_.clear();
-  live_ = 0;
+  live_ = bytes_ = 0;
   ack_ = kNone;
 }
 
-void Outbox::Take(size_t max, std::deque<Outgoing>& batch) {
-  for (size_t taken = 0; taken < max && !slots_.empty();) {
+size_t Outbox::Take(size_t max, size_t max_bytes, std::deque<Outgoing>& batch) {
+  size_t bytes = 0;
+  for (size_t taken = 0; taken < max && bytes < max_bytes && !slots_.empty();) {
     Slot slot = std::move(slots_.front());
     slots_.pop_front();
     ++first_;
     if (!slot) continue;
     if (slot->made == nullptr && IsState(slot->event)) state_.erase(slot->id);
+    bytes += BytesOf(*slot);
     batch.push_back(*std::move(slot));
     --live_;
     ++taken;
   }
+  bytes_ -= bytes;
   if (ack_ != kNone && ack_ < first_) ack_ = kNone;
+  return bytes;
 }
 
 void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response) {

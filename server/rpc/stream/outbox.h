@@ -28,6 +28,9 @@ inline constexpr size_t kFullMessageBytes = 512 * 1024;
 // Limits::outbox_messages counts in units of so many events.
 inline constexpr size_t kOutboxEventsPerMessage = 100;
 
+// Of the holders that one event shows, so much, and the first of them in any case: each of very many refusals names them.
+inline constexpr size_t kMostHolderBytes = 2048;
+
 struct Outgoing {
   core::RequestId id = 0;
   core::Event event;
@@ -44,10 +47,13 @@ class Outbox {
 
   bool empty() const { return live_ == 0; }
   size_t size() const { return live_; }
+  // Memory of the events, about.
+  size_t bytes() const { return bytes_; }
   void Clear();
 
-  // Moves up to `max` events from the front to the end of `batch`.
-  void Take(size_t max, std::deque<Outgoing>& batch);
+  // Moves events from the front to the end of `batch`: up to `max` of them, and no more once they have `max_bytes`.
+  // Returns how many bytes they have.
+  size_t Take(size_t max, size_t max_bytes, std::deque<Outgoing>& batch);
 
  private:
   // nullopt: replaced by a newer event. The slot stays, so that the slots behind it keep their numbers.
@@ -56,6 +62,7 @@ class Outbox {
   const size_t max_events_;
   std::deque<Slot> slots_;
   size_t live_ = 0;
+  size_t bytes_ = 0;
   uint64_t first_ = 0;  // number of the slot in front; numbers are never reused
   uint64_t ack_ = kNone;
   uint64_t ack_goes_to_ = 0;  // behind the last slot that an ack must not overtake
@@ -64,6 +71,9 @@ class Outbox {
   static constexpr uint64_t kNone = ~uint64_t{0};
   void Drop(uint64_t number);
 };
+
+// Leaves no more of an event's holders than kMostHolderBytes.
+void ShortenHolders(core::Event& event);
 
 // Packs from the front of `batch` into an empty message, until the message is full by events or bytes. The rest stays
 // in `batch`.

@@ -23,7 +23,10 @@ namespace {
 
 constexpr uint64_t kMaxId = std::numeric_limits<int64_t>::max();
 // So many commands of any session may wait, whatever the other sessions of its peer have there.
-constexpr int64_t kLeastUnhandled = 16;
+constexpr size_t kLeastUnhandled = 16;
+// So many bytes may wait to be written to any session before it is not read any more.
+constexpr size_t kLeastUnwritten = size_t{16} << 10;
+constexpr size_t kMostUnwritten = size_t{2} << 20;
 
 std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; ids of commands start at 1"); }
 
@@ -38,7 +41,8 @@ SessionCall::SessionCall(Frontend& frontend, Call arrival)
       batches_(frontend.shards.size()) {}
 
 void SessionCall::Start() {
-  peer_streams_ = frontend_.admission.StreamsOf(peer_);
+  peer_use_ = frontend_.admission.UseOf(peer_);
+  ShareWithPeer();
   const gpr_timespec timeout = gpr_time_from_nanos(frontend_.limits.open_timeout.count(), GPR_TIMESPAN);
   open_timeout_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout), [weak = weak_from_this()](bool passed) {
     const auto self = passed ? std::static_pointer_cast<SessionCall>(weak.lock()) : nullptr;
@@ -82,10 +86,17 @@ void SessionCall::OnReadDone(bool ok) {
     if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
     if (!Take(*request)) return;
   }
-  const int64_t of_peer = static_cast<int64_t>(frontend_.limits.max_unhandled_per_peer) / std::max(1, peer_streams_->load());
-  commands_share_.SetMost(std::clamp<int64_t>(of_peer, kLeastUnhandled,
-                                              static_cast<int64_t>(frontend_.limits.max_unhandled_per_session)));
+  ShareWithPeer();
   GoOn(/*after_turn=*/true);
+}
+
+void SessionCall::ShareWithPeer() {
+  const contract::Limits& limits = frontend_.limits;
+  const auto sessions = static_cast<size_t>(std::max(1, peer_use_->streams.load()));
+  const size_t commands =
+      std::min(std::max(limits.max_unhandled_per_peer / sessions, kLeastUnhandled), limits.max_unhandled_per_session);
+  commands_share_.SetMost(static_cast<int64_t>(commands));
+  most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 2 / sessions, kLeastUnwritten, kMostUnwritten);
 }
 
 bool SessionCall::Take(const v1::SessionRequest& request) {
@@ -130,6 +141,10 @@ void SessionCall::GoOn(bool after_turn) {
 
 void SessionCall::Send() {
   Deliver();
+  ReadOn();
+}
+
+void SessionCall::ReadOn() {
   if (waits_for_room_ && HasRoom() && waits_for_room_.exchange(false)) GoOn(/*after_turn=*/false);
 }
 

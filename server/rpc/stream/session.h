@@ -57,6 +57,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool TakeNext() override;
   grpc::ByteBuffer Render() override;
   void Clear() override;
+  void OnPumped() override { ReadOn(); }
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
   bool GaveAllBack() const override { return leaving_ && said_goodbye_ == open_on_; }
@@ -65,10 +66,14 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void Protocol(std::string problem);
   // False: the stream has been ended.
   bool Take(const v1::SessionRequest& request);
-  // Routes what was read, then reads on; or leaves both to Send, while as much of this session waits for the shards as
-  // may.
+  // Routes what was read, then reads on; or leaves both to ReadOn, while as much of this session waits for the shards,
+  // or to be written, as may.
   void GoOn(bool after_turn);
-  bool HasRoom() const { return commands_share_.room() > 0 && heartbeats_share_.room() > 0; }
+  void ReadOn();
+  bool HasRoom() const {
+    return commands_share_.room() > 0 && heartbeats_share_.room() > 0 && unwritten_ < most_unwritten_;
+  }
+  void ShareWithPeer();
   bool Open(const v1::SessionCommand& command);
   void OnOpenTimeout();
   Ready Check(const v1::SessionCommand& command);
@@ -100,6 +105,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   // Posts the batch that waits for the shard first, so that commands keep their order.
   void PostNow(int shard, core::Input input);
   void Answer(Outgoing out);  // the caller must call Deliver
+  void CountUnwritten();
   void Refused(core::RequestId id, v1::Refusal refusal);
   void Take(int shard, core::Notify notify);
   void TakeEnd(int shard, core::StreamEnd why);
@@ -115,10 +121,12 @@ class SessionCall final : public StreamCall<BidiReactor> {
   contract::AdoptionTries adoptions_;
   std::vector<Ready> ready_;  // of the last message
   size_t routed_ = 0;         // how many of ready_ are routed
-  std::shared_ptr<const std::atomic<int>> peer_streams_;
+  std::shared_ptr<PeerUse> peer_use_;
   std::atomic<bool> waits_for_room_ = false;  // who resets it goes on as the reading side
   shard::MailShare commands_share_;
   shard::MailShare heartbeats_share_;
+  std::atomic<size_t> most_unwritten_ = 0;
+  std::atomic<size_t> unwritten_ = 0;  // written under mu_
 
   // Guarded by mu_.
   std::string client_;       // Open.client
@@ -133,6 +141,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   int64_t counted_leases_ = 0;  // of this session, in account_
   int64_t counted_waiters_ = 0;
   bool overflow_ = false;
+  size_t writing_bytes_ = 0;  // of batch_out_, or of the message that was made of it
 
   // Owned by the writing side.
   std::deque<Outgoing> batch_out_;

@@ -13,6 +13,9 @@
 namespace distlock::rpc {
 namespace {
 
+// While a peer, or all, have too much to be written, no session is ended that has less of it.
+constexpr size_t kMostOfAnySession = size_t{64} << 10;
+
 grpc::Status OverflowStatus() {
   return ToStatus(contract::ErrorOf(
       contract::MakeRefusal(core::RefusalReason::kQuotaExceeded,
@@ -84,7 +87,21 @@ void SessionCall::TakeEnd(int shard, core::StreamEnd why) {
 }
 
 void SessionCall::Answer(Outgoing out) {
+  if (out.made == nullptr) ShortenHolders(out.event);
   if (!outbox_.Push(std::move(out))) overflow_ = true;
+  CountUnwritten();
+  const contract::Limits& limits = frontend_.limits;
+  const bool too_much = peer_use_->unwritten > static_cast<int64_t>(limits.outbox_bytes_per_peer) ||
+                        frontend_.admission.unwritten() > static_cast<int64_t>(limits.outbox_bytes);
+  if (too_much && unwritten_ > kMostOfAnySession) overflow_ = true;
+}
+
+void SessionCall::CountUnwritten() {
+  if (peer_use_ == nullptr) return;  // refused before it was started
+  const size_t now = outbox_.bytes() + writing_bytes_;
+  const int64_t more = static_cast<int64_t>(now) - static_cast<int64_t>(unwritten_.exchange(now));
+  peer_use_->unwritten += more;
+  frontend_.admission.unwritten() += more;
 }
 
 void SessionCall::Refused(core::RequestId id, v1::Refusal refusal) {
@@ -94,10 +111,17 @@ void SessionCall::Refused(core::RequestId id, v1::Refusal refusal) {
   Answer({.id = id, .event = {}, .about = {}, .made = std::move(event)});
 }
 
-void SessionCall::Clear() { outbox_.Clear(); }
+void SessionCall::Clear() {
+  outbox_.Clear();
+  writing_bytes_ = 0;
+  CountUnwritten();
+}
 
 bool SessionCall::TakeNext() {
-  outbox_.Take(kMaxEventsPerMessage - std::min(kMaxEventsPerMessage, batch_out_.size()), batch_out_);
+  const size_t room = kMaxEventsPerMessage - std::min(kMaxEventsPerMessage, batch_out_.size());
+  const size_t taken = outbox_.Take(room, most_unwritten_, batch_out_);
+  writing_bytes_ = batch_out_.empty() ? 0 : writing_bytes_ + taken;
+  CountUnwritten();
   return !batch_out_.empty();
 }
 

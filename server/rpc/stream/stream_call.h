@@ -92,6 +92,8 @@ class StreamCall : public Base,
   virtual bool TakeNext() = 0;
   // Makes the message from the content that TakeNext moved. On the same thread, without mu_.
   virtual grpc::ByteBuffer Render() = 0;
+  // Without mu_. Something was written, perhaps.
+  virtual void OnPumped() {}
   // Under mu_. Drops the events that wait to be written.
   virtual void Clear() = 0;
   // Under mu_. Adds the client's name, and the numbers of the stream's leases and waiters.
@@ -158,14 +160,8 @@ class StreamCall : public Base,
 
   // Writes the next message, or finishes. Without mu_.
   void Pump() {
-    if (!BeginNext()) return;
-    if (!this->WriteNow(&out_)) return;
-    {
-      std::lock_guard lock(mu_);
-      writing_ = false;
-    }
-    // No loop here: after the second message the call's own thread writes the rest.
-    if (BeginNext()) this->StartWrite(&out_);
+    Write();
+    OnPumped();
   }
 
   void OnWriteDone(bool ok) final {
@@ -187,6 +183,7 @@ class StreamCall : public Base,
     {
       std::lock_guard lock(mu_);
       Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
+      Clear();
     }
     if (account_ != nullptr) account_->CloseSession();
     frontend_.admission.Leave(peer_, session_);
@@ -232,6 +229,17 @@ class StreamCall : public Base,
       return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
     }
     call.Start();
+  }
+
+  void Write() {
+    if (!BeginNext()) return;
+    if (!this->WriteNow(&out_)) return;
+    {
+      std::lock_guard lock(mu_);
+      writing_ = false;
+    }
+    // No loop here: after the second message the call's own thread writes the rest.
+    if (BeginNext()) this->StartWrite(&out_);
   }
 
   // True: the next message is in out_, and the caller must write it. False: nothing to write now; a stream that has

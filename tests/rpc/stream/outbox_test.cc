@@ -31,7 +31,7 @@ v1::SessionResponse Packed(std::deque<Outgoing>& batch) {
 
 v1::SessionResponse PackAll(Outbox& outbox) {
   std::deque<Outgoing> batch;
-  outbox.Take(kMaxEventsPerMessage, batch);
+  outbox.Take(kMaxEventsPerMessage, ~size_t{0}, batch);
   return Packed(batch);
 }
 
@@ -109,7 +109,7 @@ TEST(OutboxTest, AnAckOvertakesNothingElse) {
     EXPECT_TRUE(outbox.Push(Out(7, AtRisk("later"))));
     EXPECT_TRUE(outbox.Push(Out(0, Ack(2))));
     std::deque<Outgoing> batch;
-    outbox.Take(kMaxEventsPerMessage, batch);
+    outbox.Take(kMaxEventsPerMessage, ~size_t{0}, batch);
     std::vector<core::RequestId> order;
     for (const Outgoing& out : batch) order.push_back(out.id);
     const bool is_state = other.index() == core::Event(AtRisk("")).index() ||
@@ -131,18 +131,43 @@ TEST(OutboxTest, IsBoundedAlsoInConflatedSlots) {
   EXPECT_LE(taken, 6);
 }
 
+TEST(OutboxTest, CountsItsBytes) {
+  Outbox outbox(100);
+  core::Event refused = core::Refused{.holders = std::vector<core::HolderView>(16)};
+  for (core::HolderView& holder : std::get<core::Refused>(refused).holders) holder.info.assign(1200, 'x');
+  ShortenHolders(refused);
+  EXPECT_EQ(std::get<core::Refused>(refused).holders.size(), 1u);
+  EXPECT_TRUE(outbox.Push(Out(1, refused)));
+  const size_t one = outbox.bytes();
+  EXPECT_GT(one, 1200u);
+  EXPECT_LT(one, 3000u);
+  EXPECT_TRUE(outbox.Push(Out(2, refused)));
+  EXPECT_TRUE(outbox.Push(Out(3, AtRisk("cause"))));
+  EXPECT_TRUE(outbox.Push(Out(3, core::Renewed{.name = kName}))) << "in the place of the state before";
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(1))));
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(2))));
+  std::deque<Outgoing> batch;
+  EXPECT_EQ(outbox.Take(100, 1, batch), one) << "one event at least, and no more once it has so many bytes";
+  EXPECT_EQ(batch.size(), 1u);
+  while (!outbox.empty()) outbox.Take(100, one, batch);
+  EXPECT_EQ(outbox.bytes(), 0u);
+  EXPECT_TRUE(outbox.Push(Out(1, refused)));
+  outbox.Clear();
+  EXPECT_EQ(outbox.bytes(), 0u);
+}
+
 TEST(OutboxTest, MessagesAreBoundedByEventsAndBytes) {
   Outbox many(10'000);
   for (int i = 0; i < 2500; ++i) ASSERT_TRUE(many.Push(Out(i + 1, core::Queued{})));
   std::deque<Outgoing> batch;
-  many.Take(5000, batch);
+  many.Take(5000, ~size_t{0}, batch);
   EXPECT_EQ(Packed(batch).events_size(), 1000);
   EXPECT_EQ(Packed(batch).events_size(), 1000);
   EXPECT_EQ(Packed(batch).events_size(), 500);
 
   Outbox large(10'000);
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(large.Push(Out(i + 1, AtRisk(std::string(4096, 'x')))));
-  large.Take(1000, batch);
+  large.Take(1000, ~size_t{0}, batch);
   size_t messages = 0;
   for (; !batch.empty(); ++messages) EXPECT_LT(Packed(batch).ByteSizeLong(), kFullMessageBytes + 64 * 1024);
   EXPECT_GE(messages, 8u);
