@@ -17,9 +17,6 @@ namespace {
 
 // After this many inputs a turn ends, so that store replies and deadlines are served under load.
 constexpr size_t kMailPerTurn = 1024;
-// With so many commands unanswered, mail waits in the broker, where heartbeats and renewals pass it, and not on the
-// connection to the store, where they cannot.
-constexpr size_t kMostUnanswered = 4096;
 // The lending thread must return to its own calls soon.
 constexpr size_t kMailPerLentTurn = 64;
 // How often the load is looked at: a walk takes some 50 ns for each lease and queue, so a 2000th of the time.
@@ -199,7 +196,7 @@ void Shard::HandleInTurn() {
   }
 }
 
-bool Shard::StoreIsBusy() const { return sent_.size() >= kMostUnanswered; }
+bool Shard::StoreIsBusy() const { return pace_.IsBusy(sent_.size()); }
 
 bool Shard::IsBrief(const Envelope& envelope) const {
   const auto* input = std::get_if<core::Input>(&envelope.what);
@@ -266,6 +263,7 @@ void Shard::NoteStoreReply(core::Instant now, const core::StoreReply& reply) {
   if (it == sent_.end()) return;
   const Sent sent = it->second;
   sent_.erase(it);
+  pace_.Answered(now, now - sent.at);
   if (observer_ == nullptr) return;
   const auto* failed = std::get_if<core::StoreFailed>(&reply.outcome);
   const bool ok = failed == nullptr && !std::holds_alternative<core::StoreUnknown>(reply.outcome);

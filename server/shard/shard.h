@@ -35,6 +35,7 @@
 #include "shard/mail_share.h"
 #include "shard/mailbox.h"
 #include "shard/shard_set.h"
+#include "shard/store_pace.h"
 #include "store/store.h"
 
 namespace distlock::shard {
@@ -138,6 +139,7 @@ class Shard final : private store::StoreListener {
     core::Instant at;
   };
   absl::flat_hash_map<core::OpId, Sent> sent_;  // commands not answered yet
+  StorePace pace_;
   bool store_up_ = false;
   std::string store_problem_ = "not connected yet";
 
