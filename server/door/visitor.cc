@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace distlock::door {
@@ -75,11 +76,17 @@ void Visitor::CheckBytes(Clock::time_point now) {
   const int64_t came = BytesThatCame();
   if (came < 0) return;
   const int64_t owed = debt_.Look(now, used_before, came, used_bytes_.load(std::memory_order_relaxed));
-  if (owed <= budget_.unused_bytes_at_once) return;
+  const int64_t most = MostUnused();
+  if (owed <= most) return;
   // What still waits in the kernel cost nothing yet: this process may have been stopped for a while.
   int waiting = 0;
-  if (ioctl(watched_, FIONREAD, &waiting) == 0 && owed - waiting <= budget_.unused_bytes_at_once) return;
+  if (ioctl(watched_, FIONREAD, &waiting) == 0 && owed - waiting <= most) return;
   Cut(CutCause::kUnusedBytes);
+}
+
+int64_t Visitor::MostUnused() const {
+  const int calls = std::clamp(open_calls_.load(std::memory_order_relaxed), 0, budget_.unread_calls);
+  return budget_.unused_bytes_at_once + calls * budget_.unread_bytes;
 }
 
 bool Visitor::is_closed() const {

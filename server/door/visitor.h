@@ -62,12 +62,18 @@ class Observer {
   virtual void OnDeath() {}
 };
 
+// What may be under way on one stream before it is read.
+inline constexpr int64_t kStreamWindow = 64 << 10;
+
 struct CallBudget {
   int open_calls = 4'000;
   double early_cancels_per_second = 500;
   double early_cancels_at_once = 2'000;
   int64_t unused_bytes_per_second = 1 << 20;
   int64_t unused_bytes_at_once = 2 << 20;
+  // Besides, of each open call, up to so many: its window and the message that it has begun, which nobody has read yet.
+  int64_t unread_bytes = 2 * kStreamWindow;
+  int unread_calls = 64;
   // What a call's headers, and what surrounds a message, may cost without being called unused.
   int64_t call_bytes = 8 << 10;
   int64_t message_bytes = 512;
@@ -118,6 +124,8 @@ class Visitor {
   bool IsLeaving() const;
   // How many bytes have come so far, read or not; -1: not known.
   int64_t BytesThatCame() const;
+  // How many of them may belong to no message that was read.
+  int64_t MostUnused() const;
 
   const CallBudget budget_;
   Observer* const observer_;

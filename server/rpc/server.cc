@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "contract/ids.h"
+#include "door/visitor.h"
 #include "rpc/engine/wire.h"
 
 namespace distlock::rpc {
@@ -21,6 +22,9 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.max_header_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_connection_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5'000);
+  // A stream that is not read for a while holds up its sender, and little memory here.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(door::kStreamWindow));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.idle_timeout));
 
   // A dead peer is found after time + timeout; clients may ping as often as min_ping_interval, also between calls.
