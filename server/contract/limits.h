@@ -41,8 +41,8 @@ struct Limits {
   size_t max_watched_locks = 1'000;  // of one WatchLocks
   size_t max_prefix_watches = 32;    // WatchLocks streams, each of which lists locks again and again
   size_t outbox_messages = 256;      // unwritten events of one session, in units of kOutboxEventsPerMessage
-  // Memory of unwritten events. A session that has its share of what a peer may have is not read. One that has more than
-  // the least while its peer, or all together, have too much is ended.
+  // Memory of unwritten events. A session that has its share of what a peer may have is not read. One that has more
+  // than the least while its peer, or all together, have too much is ended.
   size_t outbox_bytes_per_peer = size_t{48} << 20;
   size_t outbox_bytes = size_t{512} << 20;
   // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,

@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kBindingBytes = 9;  // 12 letters of base64
 
 std::string Binding(std::string_view caller, const LockSearch& search) {
-  const auto digest =
-      Sha256(absl::StrCat(caller.size(), " ", std::string(caller), search.escaped_namespace, "/", search.escaped_prefix));
+  const auto digest = Sha256(
+      absl::StrCat(caller.size(), " ", std::string(caller), search.escaped_namespace, "/", search.escaped_prefix));
   return absl::WebSafeBase64Escape(std::string(digest.begin(), digest.begin() + kBindingBytes));
 }
 

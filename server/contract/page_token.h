@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page token of ListLocks: that of the store, bound to its caller and its search. The binding tells a token that was
-// mixed up. It is no signature, since another broker must take the token, too: whatever a token says, only locks of the
-// search are shown. Pure; any thread.
+// The page token of ListLocks: that of the store, bound to its caller and its search. The binding tells a token that
+// was mixed up. It is no signature, since another broker must take the token, too: whatever a token says, only locks of
+// the search are shown. Pure; any thread.
 #pragma once
 
 #include <optional>

@@ -51,8 +51,8 @@ class Backlog {
 
  private:
   absl::flat_hash_map<uint64_t, std::deque<T>> by_session_;  // none is empty
-  std::deque<uint64_t> turns_;                                // the sessions of by_session_, each once
-  int taken_ = 0;                                             // of the session in front, in a row
+  std::deque<uint64_t> turns_;                               // the sessions of by_session_, each once
+  int taken_ = 0;                                            // of the session in front, in a row
   size_t size_ = 0;
 };
 

@@ -3,8 +3,8 @@
 // How many inputs of one session wait for the shards. The session's reader stops at the most, waits, and is woken once
 // half of them are handled: so what is too much costs its sender, and nobody else.
 //
-// Thread: Posted and has_room on that of the reader, Handled on that of a shard's turn. It must live until the session's
-// StreamEnded was handled.
+// Thread: any. Posted and room are the reader's, Handled is a shard's turn's. It must live until StreamEnded of its
+// session was handled.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace distlock::shard {
 
 class MailShare {
  public:
-  // `awaited`: the reader waits for room. It is set before has_room is asked for the last time.
+  // `awaited`: the reader waits for room. It is set before room() is asked for the last time.
   MailShare(int64_t most, const std::atomic<bool>& awaited) : most_(most), awaited_(awaited) {}
 
   void SetMost(int64_t most) { most_.store(most); }

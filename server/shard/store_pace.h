@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether more commands to the store would only wait for it. Then mail waits in the broker instead, where heartbeats and
-// renewals pass it; on the connection to the store nothing can. As many commands may be unanswered as are answered
+// Whether more commands to the store would only wait for it. Then mail waits in the broker instead, where heartbeats
+// and renewals pass it; on the connection to the store nothing can. As many commands may be unanswered as are answered
 // without a queue: one more with each answer that is fast, fewer with each that has waited.
 //
 // Not thread-safe.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client that repeats an adoption in the same session: the core has both tries in flight, in any order.
+// A session that adopts what was promised to it before: by an earlier try, in any order, or as its own lease.
 #include "table.h"
 
 namespace distlock::core {
@@ -35,6 +35,30 @@ TEST(AdoptionTries, OfTwoInOneSessionTheLaterOneCounts) {
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kCancelled);
   EXPECT_EQ(t.broker.Stats().leases, 1u);
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+}
+
+// The promise that came with the grant was counted from when this broker heard of it.
+TEST(AdoptionTries, MaxHoldFreesNothingWhileAFormerPromiseIsBelievedIn) {
+  OneSession t;
+  auto want = t.Want(1, 9, "a", 5);
+  want.max_hold = seconds(2);
+  t.Do(want);
+  t.GrantNext(42);
+  t.Do(Heartbeat{.session = 1, .seq = 1});
+  Adopt adopt = Try(7, 6);
+  adopt.token = 42;
+  t.Do(adopt);
+  t.Reply(t.Take<StoreAdopt>().op, AdoptDone{.result = AdoptDone::Result::kAdopted,
+                                             .since = {t.StoreNow().us - 1'500'000},
+                                             .held_for = milliseconds(1500),
+                                             .ttl = kT,
+                                             .max_hold = seconds(2)});
+  EXPECT_LE(t.Event<Granted>(1, 7).valid_for, milliseconds(500));
+  t.Pass(milliseconds(600));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kMaxHold);
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  t.Pass(kV);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
 }
 
 }  // namespace

@@ -305,28 +305,6 @@ TEST(Adoptions, ASessionAdoptsItsOwnLease) {
   EXPECT_EQ(t.Take<StoreRelease>().owner, Owner(6)) << "no other stream's promise is waited for";
 }
 
-// The promise that came with the grant was counted from when this broker heard of it.
-TEST(Adoptions, MaxHoldFreesNothingWhileAFormerPromiseIsBelievedIn) {
-  OneSession t;
-  auto want = t.Want(1, 9, "a", 5);
-  want.max_hold = seconds(2);
-  t.Do(want);
-  t.GrantNext(42);
-  t.Do(Heartbeat{.session = 1, .seq = 1});
-  Adopt adopt = Taking();
-  adopt.token = 42;
-  t.Do(adopt);
-  AdoptDone done = Adopted(t, milliseconds(1500));
-  done.max_hold = seconds(2);
-  t.Reply(t.Take<StoreAdopt>().op, done);
-  EXPECT_LE(t.Event<Granted>(1, 7).valid_for, milliseconds(500));
-  t.Pass(milliseconds(600));
-  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kMaxHold);
-  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
-  t.Pass(kV);
-  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
-}
-
 TEST(Adoptions, TheStoresMaxHoldCountsWhateverTheClientSays) {
   for (const Duration said : {Duration(0), Duration(seconds(600))}) {
     OneSession t;

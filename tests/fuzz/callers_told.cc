@@ -103,7 +103,7 @@ void Callers::Push(Stream& stream, rpc::Outgoing out) {
 
 void Callers::Flush(Stream& stream) {
   std::deque<rpc::Outgoing> batch;
-  stream.outbox.Take(rpc::kMaxEventsPerMessage, batch);
+  stream.outbox.Take(rpc::kMaxEventsPerMessage, ~size_t{0}, batch);
   if (batch.empty()) return;
   v1::SessionResponse packed, read;
   rpc::Pack(batch, &packed);

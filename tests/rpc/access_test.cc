@@ -95,8 +95,8 @@ TEST(Access, APageTokenShowsNothingOutsideOfItsSearch) {
   ASSERT_EQ(page.locks_size(), 1) << page.ShortDebugString();
   EXPECT_EQ(page.locks(0).key(), "a1");
   for (const std::string& of_another :
-       {names, contract::BindPageToken(names, "uid:8", {"team", "a"}), contract::BindPageToken(names, "uid:7", {"", ""}),
-        contract::BindPageToken(names, "uid:7", {"team", "a1"})}) {
+       {names, contract::BindPageToken(names, "uid:8", {"team", "a"}),
+        contract::BindPageToken(names, "uid:7", {"", ""}), contract::BindPageToken(names, "uid:7", {"team", "a1"})}) {
     const grpc::Status refused = list("a", of_another).first;
     EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << of_another;
     EXPECT_THAT(refused.error_message(), HasSubstr("start without it"));

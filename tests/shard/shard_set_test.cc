@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <future>
 #include <map>
@@ -14,7 +13,6 @@
 #include "model_server.h"
 #include "model_store.h"
 #include "shard/boot_clock.h"
-#include "shard/store_pace.h"
 
 namespace distlock::shard {
 namespace {
@@ -185,66 +183,6 @@ TEST_F(ShardSetTest, RefusesWhenFullAndAttachesNothing) {
   ASSERT_TRUE(set_->TryPost(0, core::Heartbeat{session, 6}));
   ASSERT_TRUE(sink_->AwaitOne<core::HeartbeatAck>());
   EXPECT_EQ(sink_->Get<core::HeartbeatAck>().seq, 6u);
-}
-
-// Releases of nothing are answered at once.
-core::Release NothingOf(core::SessionId session, core::RequestId request) {
-  return {.session = session, .request = request, .acquire = 1'000'000, .name = {}};
-}
-
-TEST_F(ShardSetTest, ASessionThatSendsVeryMuchKeepsNobodyWaiting) {
-  constexpr core::RequestId kMany = 20'000;
-  Make(1, 2 * kMany);  // not started: all of it waits
-  const auto sender = set_->NewSessionId(), other = set_->NewSessionId();
-  ASSERT_TRUE(set_->TryPostFirst(0, core::OpenSession{.session = sender}, sink_));
-  for (core::RequestId i = 1; i <= kMany; ++i) set_->Post(0, NothingOf(sender, i));
-  ASSERT_TRUE(set_->TryPostFirst(0, core::OpenSession{.session = other}, sink_));
-  set_->Post(0, NothingOf(other, kMany + 1));
-  ASSERT_TRUE(set_->TryPostFirst(0, core::Heartbeat{other, 1}));
-  set_->Start();
-  ASSERT_TRUE(sink_->AwaitAll<core::Released>(kMany + 1));
-  const auto heard = sink_->heard();
-  const auto at = [&](const auto& is) { return std::find_if(heard.begin(), heard.end(), is) - heard.begin(); };
-  // Both sessions have one sink: what it hears of one of them comes together, in each turn.
-  EXPECT_LT(at([](const core::Notify& one) { return std::holds_alternative<core::HeartbeatAck>(one.event); }), 1100);
-  EXPECT_LT(at([](const core::Notify& one) { return one.request == kMany + 1; }), 1100);
-  EXPECT_TRUE(Eventually([this] { return set_->Status()[0].mailbox_depth == 0; }));
-}
-
-// Else a renewal would stand behind all of it on the connection.
-TEST_F(ShardSetTest, WhatABusyStoreCannotTakeWaitsInTheBroker) {
-  constexpr core::RequestId kMany = 10'000;
-  Make(1, kMany);
-  set_->Start();
-  ASSERT_TRUE(Eventually([this] { return set_->Status()[0].store_up; }));
-  const auto session = Open(0, sink_);
-  stores_.HoldReplies(true);
-  for (core::RequestId i = 1; i <= kMany; ++i) {
-    ASSERT_TRUE(set_->TryPost(0, AcquireOf(session, i, "k" + std::to_string(i))));
-  }
-  ASSERT_TRUE(set_->TryPostFirst(0, core::Heartbeat{session, 1}));
-  ASSERT_TRUE(sink_->AwaitOne<core::HeartbeatAck>());
-  // As many as a store may have that has answered nothing yet.
-  EXPECT_TRUE(Eventually([this] { return set_->Status()[0].mailbox_depth == kMany - StorePace::kFew; }));
-  EXPECT_EQ(set_->Status()[0].mailbox_depth, kMany - StorePace::kFew);
-  stores_.HoldReplies(false);
-  EXPECT_TRUE(sink_->AwaitAll<core::Granted>(kMany));
-}
-
-TEST_F(ShardSetTest, AReaderWithoutRoomIsWokenWhenHalfIsHandled) {
-  std::atomic<bool> awaited = false;
-  MailShare share(10, awaited);
-  Make();
-  const auto session = set_->NewSessionId();
-  ASSERT_TRUE(set_->TryPostFirst(0, core::OpenSession{.session = session}, sink_));
-  std::vector<core::Input> inputs;
-  for (core::RequestId i = 1; i <= 10; ++i) inputs.emplace_back(NothingOf(session, i));
-  ASSERT_TRUE(set_->TryPost(0, std::move(inputs), &share));
-  EXPECT_EQ(share.room(), 0);
-  awaited = true;
-  set_->Start();
-  ASSERT_TRUE(sink_->AwaitSent(10));
-  EXPECT_EQ(share.room(), 10);
 }
 
 TEST_F(ShardSetTest, StreamEndedLetsTheSinkGoAndFreesTheLocks) {

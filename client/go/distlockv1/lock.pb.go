@@ -717,7 +717,7 @@ type Refusal struct {
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                  // English; names the value that was wrong and what to do next
 	RetryAfter    *durationpb.Duration   `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`          // when a retry makes sense; LOCK_HELD: what is left of the holder's ttl
 	Waited        *durationpb.Duration   `protobuf:"bytes,4,opt,name=waited,proto3" json:"waited,omitempty"`                                    // from the request's arrival at the broker to the refusal
-	Holders       []*Holder              `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // at most 16; LOCK_HELD and WAIT_TIMEOUT, as far as known
+	Holders       []*Holder              `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // at most 16, of a Session 2 KiB; LOCK_HELD, WAIT_TIMEOUT
 	QueueLength   int32                  `protobuf:"varint,6,opt,name=queue_length,json=queueLength,proto3" json:"queue_length,omitempty"`      // waiters in the store's queue, as far as known
 	FieldProblems []*FieldProblem        `protobuf:"bytes,7,rep,name=field_problems,json=fieldProblems,proto3" json:"field_problems,omitempty"` // INVALID_ARGUMENT: every bad field
 	Block         *LockBlock             `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                      // set when a lock_delay keeps the lock, or a part of it

@@ -1515,7 +1515,7 @@ func (x *SessionOpened) GetProcessBound() bool {
 type AcquireQueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Position      int32                  `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"` // how many waiters are ahead in the store's queue
-	Holders       []*Holder              `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`    // at most 16
+	Holders       []*Holder              `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`    // at most 16, and 2 KiB
 	Block         *LockBlock             `protobuf:"bytes,3,opt,name=block,proto3" json:"block,omitempty"`        // as in Refusal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

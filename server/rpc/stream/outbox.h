@@ -28,7 +28,7 @@ inline constexpr size_t kFullMessageBytes = 512 * 1024;
 // Limits::outbox_messages counts in units of so many events.
 inline constexpr size_t kOutboxEventsPerMessage = 100;
 
-// Of the holders that one event shows, so much, and the first of them in any case: each of very many refusals names them.
+// So much of the holders that one event shows, and the first of them in any case: very many refusals may name them.
 inline constexpr size_t kMostHolderBytes = 2048;
 
 struct Outgoing {
@@ -65,7 +65,7 @@ class Outbox {
   size_t bytes_ = 0;
   uint64_t first_ = 0;  // number of the slot in front; numbers are never reused
   uint64_t ack_ = kNone;
-  uint64_t ack_goes_to_ = 0;  // behind the last slot that an ack must not overtake
+  uint64_t ack_goes_to_ = 0;                              // behind the last slot that an ack must not overtake
   absl::flat_hash_map<core::RequestId, uint64_t> state_;  // acquire -> slot of its AtRisk or Renewed
 
   static constexpr uint64_t kNone = ~uint64_t{0};

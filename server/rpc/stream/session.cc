@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: reading and routing. session_check.cc checks commands, session_events.cc sends events.
+// SessionCall: routing. session_read.cc reads, session_check.cc checks commands, session_events.cc sends events.
 #include "rpc/stream/session.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -22,11 +21,6 @@ using core::RefusalReason;
 namespace {
 
 constexpr uint64_t kMaxId = std::numeric_limits<int64_t>::max();
-// So many commands of any session may wait, whatever the other sessions of its peer have there.
-constexpr size_t kLeastUnhandled = 16;
-// So many bytes may wait to be written to any session before it is not read any more.
-constexpr size_t kLeastUnwritten = size_t{16} << 10;
-constexpr size_t kMostUnwritten = size_t{2} << 20;
 
 std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; ids of commands start at 1"); }
 
@@ -67,85 +61,6 @@ void SessionCall::OnOpenTimeout() {
 
 void SessionCall::Protocol(std::string problem) {
   Refuse(contract::MakeRefusal(RefusalReason::kInvalidArgument, std::move(problem)), StreamClose::kProtocol);
-}
-
-void SessionCall::OnReadDone(bool ok) {
-  if (!ok) {
-    // The client half-closed or was cut off, or the broker ended the stream. Without Goodbye this is an abnormal end.
-    bool leaving = false;
-    {
-      std::lock_guard lock(mu_);
-      leaving = leaving_;
-    }
-    if (!leaving) End(grpc::Status::OK, StreamClose::kClient, /*drop=*/false);
-    return;
-  }
-  {
-    Scratch scratch;
-    auto* request = scratch.Make<v1::SessionRequest>();
-    if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
-    if (!Take(*request)) return;
-  }
-  ShareWithPeer();
-  GoOn(/*after_turn=*/true);
-}
-
-void SessionCall::ShareWithPeer() {
-  const contract::Limits& limits = frontend_.limits;
-  const auto sessions = static_cast<size_t>(std::max(1, peer_use_->streams.load()));
-  const size_t commands =
-      std::min(std::max(limits.max_unhandled_per_peer / sessions, kLeastUnhandled), limits.max_unhandled_per_session);
-  commands_share_.SetMost(static_cast<int64_t>(commands));
-  most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 2 / sessions, kLeastUnwritten, kMostUnwritten);
-}
-
-bool SessionCall::Take(const v1::SessionRequest& request) {
-  ready_.clear();
-  routed_ = 0;
-  ready_.reserve(request.commands_size());
-  for (const v1::SessionCommand& command : request.commands()) {
-    if (!opened_ || command.has_open()) {
-      if (!Open(command)) return false;
-      continue;
-    }
-    ready_.push_back(Check(command));
-  }
-  return true;
-}
-
-void SessionCall::GoOn(bool after_turn) {
-  bool all = false;
-  do {
-    std::string problem;
-    {
-      std::lock_guard lock(mu_);
-      if (ended()) return;
-      problem = Route();
-      CountUse();
-    }
-    if (!problem.empty()) return Protocol(std::move(problem));
-    Deliver();
-    {
-      std::lock_guard lock(mu_);
-      if (ended()) return;
-    }
-    all = routed_ == ready_.size();
-    if (all && HasRoom()) break;
-    waits_for_room_ = true;
-    // What was handled before that has woken nobody.
-    if (!HasRoom() || !waits_for_room_.exchange(false)) return;
-  } while (!all);
-  if (after_turn) return StartReadAfterTurn(&in_);
-  StartRead(&in_);
-}
-
-void SessionCall::Send() {
-  Deliver();
-  ReadOn();
-}
-
-void SessionCall::ReadOn() {
-  if (waits_for_room_ && HasRoom() && waits_for_room_.exchange(false)) GoOn(/*after_turn=*/false);
 }
 
 void SessionCall::DescribeMore(v1::SessionInfo* info) const {

@@ -89,7 +89,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready CheckDowngrade(const v1::SessionCommand& command);
   Ready CheckAdopt(const v1::SessionCommand& command);
 
-  // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not. Route stops when there is no room.
+  // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not. Route stops without room.
   std::string Route();
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);

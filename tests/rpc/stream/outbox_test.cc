@@ -96,10 +96,9 @@ TEST(OutboxTest, AnAckOvertakesWhatSaysNothingOfALease) {
 
 // An ack covers every lease that it does not list.
 TEST(OutboxTest, AnAckOvertakesNothingElse) {
-  const std::vector<core::Event> others = {core::Granted{.name = kName}, core::Lost{.name = kName},
-                                           core::Released{},             core::Downgraded{},
-                                           AtRisk("now"),                core::Renewed{.name = kName},
-                                           core::Draining{}};
+  const std::vector<core::Event> others = {
+      core::Granted{.name = kName}, core::Lost{.name = kName}, core::Released{}, core::Downgraded{}, AtRisk("now"),
+      core::Renewed{.name = kName}, core::Draining{}};
   for (const core::Event& other : others) {
     Outbox outbox(100);
     EXPECT_TRUE(outbox.Push(Out(2, core::Queued{})));
@@ -112,8 +111,8 @@ TEST(OutboxTest, AnAckOvertakesNothingElse) {
     outbox.Take(kMaxEventsPerMessage, ~size_t{0}, batch);
     std::vector<core::RequestId> order;
     for (const Outgoing& out : batch) order.push_back(out.id);
-    const bool is_state = other.index() == core::Event(AtRisk("")).index() ||
-                          other.index() == core::Event(core::Renewed{}).index();
+    const bool is_state =
+        other.index() == core::Event(AtRisk("")).index() || other.index() == core::Event(core::Renewed{}).index();
     const std::vector<core::RequestId> all = {2, 7, 3, 7, 0};
     const std::vector<core::RequestId> replaced = {2, 3, 7, 0};
     EXPECT_EQ(order, is_state ? replaced : all) << other.index();

@@ -230,7 +230,7 @@ void Front::Push(Stream& stream, rpc::Outgoing out) {
 void Front::Pump(Stream& stream) {
   if (stream.writing) return;
   std::deque<rpc::Outgoing> batch;
-  stream.outbox.Take(rpc::kMaxEventsPerMessage, batch);
+  stream.outbox.Take(rpc::kMaxEventsPerMessage, ~size_t{0}, batch);
   if (batch.empty()) {
     if (stream.over) Finish(stream);
     return;
