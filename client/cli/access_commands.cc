@@ -9,8 +9,6 @@
 #include <openssl/rand.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -19,6 +17,7 @@
 #include "access/policy_file.h"
 #include "access/tokens.h"
 #include "commands.h"
+#include "distlock/wire/given_file.h"
 
 namespace distlock::cli {
 namespace {
@@ -114,14 +113,6 @@ int Reload(const Context& context) {
   return refused ? kExitWrongFile : kExitOk;
 }
 
-std::optional<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(access::kMostPolicyBytes + 1, '\0');
-  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) return std::nullopt;
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
 struct PolicyArgs {
   std::string action;
   std::string file;
@@ -135,9 +126,9 @@ int CheckPolicy(const Context& context, const PolicyArgs& args) {
   if ((args.action == "test") == args.cases.empty()) {
     return context.Fail(UsageFailure("write: policy check FILE, or: policy test FILE CASES"));
   }
-  const auto text = ReadFile(args.file);
-  if (!text) return wrong(absl::StrCat(args.file, ": cannot be read"));
-  auto policy = access::ParsePolicy(*text, args.file);
+  const wire::GivenFile file = wire::ReadGivenFile(args.file, access::kMostPolicyBytes);
+  if (!file.problem.empty()) return wrong(absl::StrCat(args.file, ": ", file.problem));
+  auto policy = access::ParsePolicy(file.text, args.file);
   if (!policy.ok()) return wrong(MessageOf(policy.status()));
   const auto rules = static_cast<int64_t>(policy->rules.size());
   if (args.action == "check") {
@@ -145,10 +136,10 @@ int CheckPolicy(const Context& context, const PolicyArgs& args) {
                ? kExitOk
                : kExitInternal;
   }
-  const auto cases = ReadFile(args.cases);
-  if (!cases) return wrong(absl::StrCat(args.cases, ": cannot be read"));
+  const wire::GivenFile cases = wire::ReadGivenFile(args.cases, access::kMostPolicyBytes);
+  if (!cases.problem.empty()) return wrong(absl::StrCat(args.cases, ": ", cases.problem));
   const auto outcomes =
-      access::RunCases(std::make_shared<const access::Policy>(*std::move(policy)), *cases, args.cases);
+      access::RunCases(std::make_shared<const access::Policy>(*std::move(policy)), cases.text, args.cases);
   if (!outcomes.ok()) return wrong(MessageOf(outcomes.status()));
   int64_t failed = 0;
   for (const access::CaseOutcome& outcome : *outcomes) {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "address.h"
+#include "distlock/wire/bearer.h"
 #include "flag_words.h"
 #include "printable.h"
 
@@ -123,6 +124,7 @@ void AddContextFlags(CLI::App& command, Context& context) {
 }
 
 ClientOptions ClientOptionsFor(const Context& context) {
+  if (const std::string problem = wire::TokenFileProblem(); !problem.empty()) context.Warn(problem);
   ClientOptions options;
   options.address = context.Target();
   options.tls = context.tls;

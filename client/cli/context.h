@@ -60,7 +60,7 @@ void AddContextFlags(CLI::App& command, Context& context);
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help);
 
-// The options for the library's Client.
+// The options for the library's Client. Warns of a token file that cannot be read.
 ClientOptions ClientOptionsFor(const Context& context);
 
 struct Broker {

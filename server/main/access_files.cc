@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/access_files.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "access/policy_file.h"
+#include "distlock/wire/given_file.h"
 #include "ops/log.h"
 
 namespace distlock {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
 constexpr mode_t kReadableByOthers = 0007;
 
 absl::Status Problem(const std::string& option, const std::string& what) {
@@ -26,26 +19,12 @@ absl::Status Problem(const std::string& option, const std::string& what) {
 }
 
 absl::StatusOr<std::string> ReadWhole(const std::string& option, const std::string& file, bool secret) {
-  const auto bad = [&](const std::string& why) { return Problem(option, absl::StrCat("'", file, "' ", why)); };
-  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return bad(absl::StrCat("cannot be read: ", std::strerror(errno)));
-  const absl::Cleanup closer = [fd] { close(fd); };
-  struct stat facts{};
-  if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) return bad("is no regular file");
-  if (secret && (facts.st_mode & kReadableByOthers) != 0) {
+  wire::GivenFile given = wire::ReadGivenFile(file);
+  if (!given.problem.empty()) return Problem(option, absl::StrCat("'", file, "' ", given.problem));
+  if (secret && (given.mode & kReadableByOthers) != 0) {
     ops::Warn("option", {{"warning", absl::StrCat(option, ": '", file, "' is open to everybody; chmod 0640 it")}});
   }
-  std::string text(kMostBytes + 1, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = read(fd, text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return bad(absl::StrCat("cannot be read: ", std::strerror(errno)));
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
-  text.resize(size);
-  return text;
+  return std::move(given.text);
 }
 
 // Reads `file`, has `parse` make a value of it, and `use` that. `parse` names the file in its messages.

@@ -7,21 +7,16 @@
 #include <openssl/x509v3.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "distlock/wire/given_file.h"
 
 namespace distlock {
 namespace {
-
-constexpr size_t kMostBytes = 1 << 20;
 
 template <auto Free>
 struct Freed {
@@ -47,16 +42,12 @@ std::string LastReason() {
 }
 
 absl::StatusOr<std::string> Read(std::string_view flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Bad(flag, path, absl::StrCat("cannot be opened: ", strerror(errno), "; check the path and who may read it"));
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad()) return Bad(flag, path, absl::StrCat("cannot be read: ", strerror(errno)));
-  if (text.empty()) return Bad(flag, path, "is empty; is it still being written?");
-  if (text.size() > kMostBytes) return Bad(flag, path, "is larger than 1 MiB; it must hold PEM certificates or a key");
-  return text;
+  wire::GivenFile file = wire::ReadGivenFile(path);
+  if (!file.problem.empty()) {
+    return Bad(flag, path, absl::StrCat(file.problem, "; name a file of PEM certificates or a key that may be read"));
+  }
+  if (file.text.empty()) return Bad(flag, path, "is empty; is it still being written?");
+  return std::move(file.text);
 }
 
 Bytes BytesOf(const std::string& text) { return Bytes(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }

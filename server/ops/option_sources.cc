@@ -3,14 +3,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <numeric>
 #include <sstream>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "distlock/wire/given_file.h"
 #include "ops/option_table.h"
 #include "ops/secrets.h"
 #include "ops/text.h"
@@ -196,11 +195,15 @@ absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& fi
   if (!root.IsMap()) return BadConfig(file, ": must be a map from option names to values");
   for (const auto& entry : root) {
     const YAML::Node& key = entry.first;
-    const std::string place = Cat(file, ":", key.Mark().line + 1, ": ");
+    const std::string line = Cat(file, ":", key.Mark().line + 1, ":");
+    const std::string place = Cat(line, " ");
     if (!key.IsScalar()) return BadConfig(place, "an option's name must be plain text");
     const std::string& name = key.Scalar();
     const OptionRow* row = FindOption(name);
-    if (row == nullptr) return BadConfig(place, Shown(name), ": unknown option", Suggestion(name, ""));
+    // Its name is not shown: a file of secrets may be given by mistake.
+    if (row == nullptr) {
+      return BadConfig(line, key.Mark().column + 1, ": this name is an unknown option", Suggestion(name, ""));
+    }
     const std::string source = place + name;
     if (!MayStandInFile(row->places)) return BadConfig(source, ": cannot be set in the file");
     const auto same = [&](const Setting& s) { return s.row == row; };
@@ -235,21 +238,16 @@ bool HoldsMore(const std::string& text) {
 absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
   const std::string file = Shown(path);
   try {
-    // A stream reads a folder as an empty file.
-    if (std::filesystem::is_directory(path)) return BadConfig("--config: ", file, " is a folder; name the file in it");
-    std::ifstream in(path);
-    if (!in)
-      return BadConfig("--config: ", file, " cannot be read; check that it exists and that this user may read it");
-    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    if (HoldsMore(text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
-    return ReadNodes(YAML::Load(text), file);
-  } catch (const std::filesystem::filesystem_error& e) {
-    return BadConfig("--config: ", file, " cannot be read: ", e.code().message());
+    const wire::GivenFile given = wire::ReadGivenFile(path);
+    if (!given.problem.empty()) {
+      return BadConfig("--config: ", file, " ", given.problem, "; name a file with options that this user may read");
+    }
+    if (HoldsMore(given.text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
+    return ReadNodes(YAML::Load(given.text), file);
   } catch (const YAML::Exception& e) {
-    // The message may contain a raw character of the file.
-    std::string why = e.msg;
-    std::replace_if(why.begin(), why.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
-    return BadConfig(file, ":", e.mark.line + 1, ": is not YAML: ", why);
+    // Behind the colon the message repeats what stands in the file.
+    const std::string_view why = std::string_view(e.msg).substr(0, e.msg.find(':'));
+    return BadConfig(file, ":", e.mark.line + 1, ":", e.mark.column + 1, ": is not YAML: ", why);
   }
 }
 
@@ -259,6 +257,17 @@ absl::Status Apply(const Settings& settings, absl::StatusCode code, Options* opt
     if (!status.ok()) return absl::Status(code, Cat(setting.source, ": ", status.message()));
   }
   return absl::OkStatus();
+}
+
+// Everybody on the machine may read the command lines of all processes.
+void WarnOfPasswords(const Settings& flags, std::vector<std::string>* warnings) {
+  for (const Setting& setting : flags) {
+    if (!setting.row->secret || !HasPassword(setting.values.front())) continue;
+    warnings->push_back(Cat(setting.source,
+                            ": the password in it can be read by every user of this machine, as long as this process "
+                            "runs: name a file with --redis-password-file, or set ",
+                            VariableName(setting.row->name), " instead"));
+  }
 }
 
 }  // namespace
@@ -285,6 +294,7 @@ absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
     status.Update(Apply(variables, kConfiguration, &result.options));
     status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
   }
+  WarnOfPasswords(flags->settings, &result.warnings);
   status.Update(CheckTogether(result.options, &result.warnings));
   if (!status.ok()) return status;
   return result;

@@ -2,13 +2,11 @@
 #include "ops/secrets.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
-#include <memory>
 
 #include "absl/status/status.h"
+#include "distlock/wire/given_file.h"
 #include "ops/text.h"
 
 namespace distlock::ops {
@@ -102,6 +100,13 @@ std::string RedactedUrl(std::string_view url) {
   return out;
 }
 
+bool HasPassword(std::string_view url) {
+  const size_t scheme = url.find("://");
+  const std::string_view rest = scheme == url.npos ? "" : url.substr(scheme + 3);
+  const size_t at = rest.rfind('@');
+  return at != rest.npos && !rest.substr(0, at).ends_with(':') && at > 0;
+}
+
 std::string RedactedText(std::string_view text) {
   const size_t scheme = text.find("://");
   if (scheme == text.npos) return std::string(text);
@@ -124,13 +129,9 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   const auto problem = [&](std::string_view what) {
     return absl::FailedPreconditionError(Cat("secret file ", WordOrQuoted(RedactedText(path)), " ", what));
   };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (!file) return problem(Cat("cannot be read: ", std::strerror(errno)));
-  std::string content(kMaxSecretBytes + 1, '\0');
-  content.resize(std::fread(content.data(), 1, content.size(), file.get()));
-  if (std::ferror(file.get())) return problem(Cat("cannot be read: ", std::strerror(errno)));
-  if (content.size() > kMaxSecretBytes) return problem(Cat("has more than ", kMaxSecretBytes, " bytes"));
-  std::string_view secret = content;
+  const wire::GivenFile file = wire::ReadGivenFile(path, kMaxSecretBytes);
+  if (!file.problem.empty()) return problem(file.problem);
+  std::string_view secret = file.text;
   if (secret.ends_with('\n')) secret.remove_suffix(1);
   if (secret.ends_with('\r')) secret.remove_suffix(1);
   if (secret.empty()) return problem("is empty");

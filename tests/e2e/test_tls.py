@@ -245,7 +245,7 @@ def test_a_replaced_file_is_noticed_without_a_signal(world, files, tmp_path):
 
 
 @pytest.mark.parametrize("break_it, said", [
-    (lambda f: (f / "key.pem").unlink(), "--tls-key: '{}/key.pem' cannot be opened: No such file"),
+    (lambda f: (f / "key.pem").unlink(), "--tls-key: '{}/key.pem' cannot be read: No such file"),
     (lambda f: (f / "key.pem").write_text(""), "--tls-key: '{}/key.pem' is empty"),
     (lambda f: (f / "cert.pem").write_text("junk"), "--tls-cert: '{}/cert.pem' holds no PEM certificate"),
     (lambda f: shutil.copy(f / "client.key", f / "key.pem"), "does not belong to the certificate in '{}/cert.pem'"),

@@ -223,7 +223,7 @@ TEST(OptionSources, WrongFilesExit78AndNameTheLine) {
   };
   EXPECT_THAT(message("shards: 1\nvalidity: 1m\n"),
               HasSubstr(":2: validity: \"1m\" is out of range: allowed is 500ms"));
-  EXPECT_THAT(message("shrads: 1\n"), HasSubstr(":1: shrads: unknown option; did you mean shards?"));
+  EXPECT_THAT(message("shrads: 1\n"), HasSubstr(":1:1: this name is an unknown option; did you mean shards?"));
   EXPECT_THAT(message("shards: 1\nshards: 2\n"), HasSubstr(":2: shards: is set twice"));
   EXPECT_THAT(message("shards: [1, 2]\n"), HasSubstr("takes one value"));
   EXPECT_THAT(message("listen: [[a]]\n"), HasSubstr("takes a value or a list of values"));
@@ -238,6 +238,36 @@ TEST(OptionSources, WrongFilesExit78AndNameTheLine) {
   EXPECT_THAT(Failed({"--config=/"}).message, HasSubstr("is a folder"));
   EXPECT_THAT(Failed({"--config=/nonexistent/x.yaml"}).message, HasSubstr("/nonexistent/x.yaml cannot be read"));
   EXPECT_THAT(Failed({"--config=redis://u:secret@h"}).message, Not(HasSubstr("secret")));
+}
+
+TEST(OptionSources, AFileOfSecretsGivenByMistakeIsNotShown) {
+  for (const char* yaml : {"s3cret", "s3cret: x", "s3cret: s3cret", "- s3cret", "s3cret: [", "'s3cret", "\"\\s3cret\"",
+                           "x: *s3cret", "!s3cret!x y", "{s3cret: s3cret}", "? [s3cret]\n: x", "s3cret\n---\ns3cret",
+                           "&s3cret &s3cret x", "a: b: s3cret", "help: s3cret"}) {
+    const Failure failure = FileFailed(yaml);
+    EXPECT_THAT(failure.message, Not(HasSubstr("s3cret"))) << yaml;
+    EXPECT_EQ(failure.exit_code, 78) << yaml;
+  }
+}
+
+TEST(OptionSources, APasswordOnTheCommandLineIsWarnedOf) {
+  const auto warnings = [](const Strings& args, const Strings& environment = {}) {
+    const absl::StatusOr<Invocation> invocation = ParseOptions(args, environment);
+    EXPECT_TRUE(invocation.ok()) << invocation.status();
+    return invocation->warnings;
+  };
+  for (const char* url :
+       {"redis://u:s3cret@h", "redis://:s3cret@h", "redis+cluster://:s3cret@h", "redis+sentinel://u:s3cret@h/name"}) {
+    for (const Strings& args : {Strings{"--redis", url}, Strings{std::string("--redis=") + url}}) {
+      EXPECT_THAT(warnings(args),
+                  ElementsAre(AllOf(HasSubstr("--redis: the password"), HasSubstr("--redis-password-file"),
+                                    HasSubstr("DISTLOCK_REDIS "), Not(HasSubstr("s3cret")))));
+    }
+    EXPECT_THAT(warnings({}, {std::string("DISTLOCK_REDIS=") + url}), IsEmpty());
+    const ConfigFile file(std::string("redis: ") + url);
+    EXPECT_THAT(warnings({"--config", file.path()}), IsEmpty());
+  }
+  EXPECT_THAT(warnings({"--redis=redis://h:1", "--redis-password-file=/run/pw"}), IsEmpty());
 }
 
 TEST(OptionSources, UnknownVariablesAreWarnedAboutOnlyWhenTheyLookLikeOurs) {

@@ -102,6 +102,16 @@ TEST(RedactedUrl, HidesTooMuchRatherThanHalfAPassword) {
   }
 }
 
+TEST(HasPassword, IsWhatStandsBeforeTheHost) {
+  for (const char* url : {"redis://u:pw@h", "redis://:pw@h", "redis://pw@h", "rediss+sentinel://u:p@ss@a,b/name",
+                          "redis+cluster://:pw@a,b", "redis://:p/w@h"}) {
+    EXPECT_TRUE(HasPassword(url)) << url;
+  }
+  for (const char* url : {"", "redis://h", "redis://h:1/2", "redis://u:@h", "unix:///run/x.sock", "a:b@c"}) {
+    EXPECT_FALSE(HasPassword(url)) << url;
+  }
+}
+
 TEST(RedactedText, HidesPasswordsOfUrlsInTheWrongPlace) {
   EXPECT_EQ(RedactedText("--redis://u:pw@host"), "--redis://u:***@host");
   EXPECT_EQ(RedactedText("unix:///a/redis://u:pw@host"), "unix://***@***");
@@ -139,9 +149,9 @@ TEST_F(SecretFile, UnusableFilesAreNamed) {
   EXPECT_THAT(std::string(Read("").status().message()), HasSubstr(path_ + " is empty"));
   EXPECT_THAT(std::string(Read("\n").status().message()), HasSubstr("is empty"));
   EXPECT_THAT(std::string(Read(std::string("a\0b", 3)).status().message()), HasSubstr("zero byte"));
-  EXPECT_THAT(std::string(Read(std::string(5000, 'x')).status().message()), HasSubstr("more than 4096"));
+  EXPECT_THAT(std::string(Read(std::string(5000, 'x')).status().message()), HasSubstr("is larger than 4 KiB"));
   EXPECT_THAT(std::string(ReadSecretFile("/nonexistent/pw").status().message()), HasSubstr("No such file"));
-  EXPECT_THAT(std::string(ReadSecretFile("/").status().message()), HasSubstr("cannot be read"));
+  EXPECT_THAT(std::string(ReadSecretFile("/").status().message()), HasSubstr("is a folder"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +152,27 @@ TEST_F(TlsTest, ACertificateForAnotherNameIsNotBelieved) {
     EXPECT_FALSE(result.ok());
     EXPECT_TRUE(Contains(View(result.status().message()), "certificate is not accepted")) << result.status();
   }
+}
+
+TEST_F(TlsTest, WhatIsNoFileIsNamedAndNotWaitedFor) {
+  TempDir other;
+  const std::string fifo = other / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (std::string TlsFiles::* file : {&TlsFiles::ca, &TlsFiles::cert, &TlsFiles::key}) {
+    for (const auto& [path, what] :
+         {std::pair(fifo, "it is a FIFO"), std::pair(other.path(), "it is a folder"),
+          std::pair(std::string("/dev/zero"), "it is a device"), std::pair(std::string("/dev/null"), "it is a device"),
+          std::pair(std::string("/nonexistent"), "it cannot be read: No such file")}) {
+      TlsFiles files = tls_server_.Url().tls;
+      files.*file = path;
+      const auto tls = NewTls(files, "localhost");
+      EXPECT_EQ(tls.status().code(), absl::StatusCode::kInvalidArgument) << path;
+      EXPECT_TRUE(Contains(View(tls.status().message()), Cat("'", path, "': ", what))) << tls.status();
+    }
+  }
+  TlsFiles files = tls_server_.Url().tls;
+  std::swap(files.ca, files.key);
+  EXPECT_TRUE(Contains(View(NewTls(files, "localhost").status().message()), "no start line"));
 }
 
 TEST_F(TlsTest, WithoutTheCertificateThatTheServerWantsItSaysSo) {

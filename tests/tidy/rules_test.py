@@ -101,6 +101,8 @@ class RulesTest(unittest.TestCase):
                 ("server/rpc/a.cc", "<hiredis/async.h>", False), ("server/ops/a.cc", '"core/b.h"', False),
                 ("server/ops/a.cc", '"distlock/v1/lock.pb.h"', False),
                 ("server/store/a.cc", '"distlock/wire/utf8.h"', False),
+                ("server/store/a.cc", '"distlock/wire/given_file.h"', True),
+                ("server/core/a.cc", '"distlock/wire/given_file.h"', False),
                 ("server/contract/a.cc", '"distlock/wire/utf8.h"', True), ("client/cpp/a.cc", '"core/b.h"', False),
                 ("client/cpp/a.cc", '"distlock/v1/lock.pb.h"', True),
                 ("client/cli/a.cc", '"distlock/v1/lock.pb.h"', False), ("client/cli/a.cc", "<grpcpp/channel.h>", False),

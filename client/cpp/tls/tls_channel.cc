@@ -10,11 +10,10 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <iterator>
+#include <utility>
+
+#include "distlock/wire/given_file.h"
 
 namespace distlock::internal {
 namespace {
@@ -40,13 +39,12 @@ void FromEnvironment(const char* variable, std::string& value) {
 std::string Read(const File& file, const TlsOptions& tls, grpc::SslCredentialsOptions& into) {
   const std::string& path = tls.*file.path;
   if (path.empty()) return "";
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return absl::StrCat(file.variable, ": cannot open '", path, "': ", std::strerror(errno));
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (!absl::StrContains(text, file.begins)) {
+  wire::GivenFile given = wire::ReadGivenFile(path);
+  if (!given.problem.empty()) return absl::StrCat(file.variable, ": '", path, "' ", given.problem);
+  if (!absl::StrContains(given.text, file.begins)) {
     return absl::StrCat(file.variable, ": '", path, "' holds no PEM block ", file.begins);
   }
-  into.*file.text = std::move(text);
+  into.*file.text = std::move(given.text);
   return "";
 }
 

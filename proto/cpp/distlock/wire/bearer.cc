@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
+#include <utility>
+
+#include "distlock/wire/given_file.h"
 
 namespace distlock::wire {
 namespace {
@@ -23,11 +24,7 @@ bool StaysHere(std::string_view address) {
 }
 
 std::optional<std::string> ReadBearer(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  if (text.size() > kMostBytes) return std::nullopt;
+  std::string text = ReadGivenFile(path, kMostBytes).text;
   while (!text.empty() && IsSpace(text.back())) text.pop_back();
   text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), IsSpace));
   // gRPC ends the process when a value of the metadata has other bytes.
@@ -42,6 +39,13 @@ std::optional<std::string> BearerFor(std::string_view address) {
     return std::nullopt;
   }
   return ReadBearer(path);
+}
+
+std::string TokenFileProblem() {
+  const char* const path = std::getenv(kTokenFileVariable);
+  if (path == nullptr || *path == '\0') return "";
+  const std::string problem = ReadGivenFile(path, kMostBytes).problem;
+  return problem.empty() ? "" : std::string(kTokenFileVariable) + ": '" + path + "' " + problem;
 }
 
 }  // namespace distlock::wire

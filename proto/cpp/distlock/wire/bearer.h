@@ -21,6 +21,9 @@ std::optional<std::string> BearerFor(std::string_view address);
 // "Bearer " and the token in the file at `path`, without the white space around it.
 std::optional<std::string> ReadBearer(const std::string& path);
 
+// Why the file that DISTLOCK_TOKEN_FILE names cannot be read, in one line; "" when it can, or none is named.
+std::string TokenFileProblem();
+
 // What is sent to this address stays on this machine.
 bool StaysHere(std::string_view address);
 
