@@ -6,6 +6,8 @@ extern "C" {
 }
 #include <jansson.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -54,6 +56,32 @@ std::optional<std::string_view> TextOf(const json_t* object, const char* name) {
   const json_t* const value = json_object_get(object, name);
   if (!json_is_string(value)) return std::nullopt;
   return std::string_view(json_string_value(value), json_string_length(value));
+}
+
+constexpr size_t kLeastRsaBits = 2048;
+constexpr size_t kMostRsaBits = 16'384;  // OpenSSL verifies with none that is larger
+
+// The bits of a number in base64url; 0: it is none.
+size_t BitsOf(std::string_view base64, std::string* bytes) {
+  if (!absl::WebSafeBase64Unescape({base64.data(), base64.size()}, bytes)) return 0;
+  bytes->erase(0, std::min(bytes->find_first_not_of('\0'), bytes->size()));
+  if (bytes->empty()) return 0;
+  return 8 * bytes->size() - static_cast<size_t>(std::countl_zero(static_cast<uint8_t>(bytes->front())));
+}
+
+// Why anybody could sign for an RSA key, or nobody verify with it; "": it is good.
+std::string RsaProblem(const json_t* key) {
+  std::string modulus;
+  std::string exponent;
+  const size_t bits = BitsOf(TextOf(key, "n").value_or(""), &modulus);
+  const size_t exponent_bits = BitsOf(TextOf(key, "e").value_or(""), &exponent);
+  if (bits < kLeastRsaBits) return Cat("is an RSA key of ", bits, " bits; at least ", kLeastRsaBits, " are needed");
+  if (bits > kMostRsaBits) return Cat("is an RSA key of ", bits, " bits; at most ", kMostRsaBits, " can be used");
+  // With 1 every text is its own signature; with more than 64 bits OpenSSL verifies nothing.
+  if (exponent_bits < 2 || exponent_bits > 64 || exponent.back() % 2 == 0) {
+    return "is an RSA key whose exponent (e) is no odd number from 3 on; write AQAB";
+  }
+  return "";
 }
 
 // NumericDate: seconds, possibly with a fraction.
@@ -112,8 +140,9 @@ absl::StatusOr<std::shared_ptr<const JwtKeys>> JwtKeys::Parse(std::string_view j
     const json_t* const one = json_array_get(list, i);
     const auto kind = TextOf(one, "kty");
     const auto use = TextOf(one, "use");
-    // Keys for other purposes may stand beside ours.
+    // Keys for other purposes may stand beside ours, and curves of other algorithms than ES256.
     if ((kind != "RSA" && kind != "EC") || (use && use != "sig")) continue;
+    if (const auto curve = TextOf(one, "crv"); kind == "EC" && curve && curve != "P-256") continue;
     const auto id = TextOf(one, "kid");
     if (!id || id->empty()) return bad(Cat("keys[", i, "] has no kid; tokens name their key by it"));
     if (json_object_get(one, "d") != nullptr)
@@ -123,9 +152,12 @@ absl::StatusOr<std::shared_ptr<const JwtKeys>> JwtKeys::Parse(std::string_view j
     Jwk key(text == nullptr ? nullptr : cjose_jwk_import(text, std::string_view(text).size(), &error));
     std::free(text);
     if (key == nullptr) return bad(Cat("keys[", i, "] cannot be read"));
+    if (const std::string problem = kind == "RSA" ? RsaProblem(one) : ""; !problem.empty()) {
+      return bad(Cat("keys[", i, "] ", problem));
+    }
     keys->all.push_back({std::string(*id), std::move(key)});
   }
-  if (keys->all.empty()) return bad("has no RSA or EC key for signatures");
+  if (keys->all.empty()) return bad("has no RSA key, and no EC key of P-256, for signatures; it would verify no token");
   return std::shared_ptr<const JwtKeys>(new JwtKeys(std::move(keys), std::move(issuer), std::move(audience)));
 }
 

@@ -30,7 +30,9 @@ struct JwtClaims {
 
 class JwtKeys {
  public:
-  // `jwks`: the key set; `issuer` and `audience`: what tokens must name. `file` is for messages.
+  // `jwks`: the key set; `issuer` and `audience`: what tokens must name. `file` is for messages,
+  // which show nothing of the set. A set that could verify nothing is refused, and one with a key that proves nothing:
+  // RSA below 2048 bits.
   static absl::StatusOr<std::shared_ptr<const JwtKeys>> Parse(std::string_view jwks, std::string_view file,
                                                               std::string issuer, std::string audience);
   ~JwtKeys();

@@ -147,8 +147,8 @@ absl::StatusOr<Side> ReadSide(std::string_view* text, bool stops) {
       if (end == text->npos) return Bad("has a { without }; write \\{ for the character");
       auto part = ParsePlaceholder(text->substr(0, end));
       if (!part) {
-        return Bad(Cat("has the unknown placeholder {", text->substr(0, end),
-                       "}; there are {k8s.ns} {k8s.sa} {spiffe.1}..{spiffe.9} {dns} {uid} {token}"));
+        return Bad(
+            "has an unknown placeholder; there are {k8s.ns} {k8s.sa} {spiffe.1}..{spiffe.9} {dns} {uid} {token}");
       }
       side.parts.push_back(*std::move(part));
       text->remove_prefix(end + 1);

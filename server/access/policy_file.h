@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a policy file (YAML; README.md shows one). All or nothing: an error names file, line and column, the value that
-// is wrong, and what is allowed. Pure; any thread.
+// Reads a policy file (YAML; README.md shows one). All or nothing: an error names file, line and column, what is wrong
+// there, and what is allowed, and never shows the content, which may be another file's. Pure; any thread.
 #pragma once
 
 #include <cstddef>

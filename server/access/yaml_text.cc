@@ -15,15 +15,16 @@ namespace {
 
 using text::Cat;
 
-constexpr size_t kMostShown = 80;
 constexpr size_t kMostNesting = 32;
 
-// As much of a value as a message shows. Whoever prints the message makes it safe to print.
-std::string Shown(const YAML::Node& node) {
-  if (!node.IsScalar()) return node.IsMap() ? "this map" : node.IsSequence() ? "this list" : "this value";
-  const std::string& text = node.Scalar();
-  return Cat("'", text.substr(0, kMostShown), text.size() > kMostShown ? "..." : "", "'");
+// What is wrong is not shown: a file of secrets may be given by mistake, and messages go into logs.
+std::string_view KindOf(const YAML::Node& node) {
+  if (node.IsScalar()) return "this text";
+  return node.IsMap() ? "this map" : node.IsSequence() ? "this list" : "this value";
 }
+
+// Behind the colon yaml-cpp repeats what it has found.
+std::string_view WithoutContent(std::string_view message) { return message.substr(0, message.find(':')); }
 
 struct TooDeep : std::exception {};
 
@@ -56,7 +57,7 @@ class Shape final : public YAML::EventHandler {
 void YamlText::Fail(const YAML::Node& node, std::string_view why) const {
   const YAML::Mark mark = node.Mark();
   throw YamlError(
-      Cat(file_, ":", std::max(mark.line, 0) + 1, ":", std::max(mark.column, 0) + 1, ": ", Shown(node), " ", why));
+      Cat(file_, ":", std::max(mark.line, 0) + 1, ":", std::max(mark.column, 0) + 1, ": ", KindOf(node), " ", why));
 }
 
 void YamlText::Fields(const YAML::Node& node, std::initializer_list<std::string_view> allowed) const {
@@ -104,7 +105,7 @@ absl::StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view file
   } catch (const TooDeep&) {
     return bad({}, "is nested too deeply");
   } catch (const YAML::Exception& error) {
-    return bad(error.mark, Cat("is not YAML: ", error.msg));
+    return bad(error.mark, Cat("is not YAML: ", WithoutContent(error.msg)));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads YAML with errors that name file, line and column. Private to this room; any thread.
+// Reads YAML with errors that name file, line and column, and show nothing of what stands there. Private to this room;
+// any thread.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -23,7 +24,7 @@ class YamlText {
  public:
   explicit YamlText(std::string_view file) : file_(file) {}
 
-  // Throws YamlError: "file:line:column: 'the value' why".
+  // Throws YamlError: "file:line:column: this text why".
   [[noreturn]] void Fail(const YAML::Node& node, std::string_view why) const;
   // The node must be a map with none but these fields, each at most once.
   void Fields(const YAML::Node& node, std::initializer_list<std::string_view> allowed) const;

@@ -111,14 +111,62 @@ TEST(Jwt, ReadsKeySets) {
   for (const char* bad : {"", "[]", "{}", R"({"keys":{}})", R"({"keys":[]} x)"}) {
     EXPECT_THAT(error(bad), HasSubstr("jwks: is no JSON web key set")) << bad;
   }
-  EXPECT_THAT(error(R"({"keys":[]})"), HasSubstr("has no RSA or EC key"));
-  EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a","use":"enc"}]})"), HasSubstr("has no RSA or EC key"));
+  EXPECT_THAT(error(R"({"keys":[]})"), HasSubstr("has no RSA key, and no EC key"));
+  EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a","use":"enc"}]})"), HasSubstr("has no RSA key, and no EC key"));
   EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a","use":"sig"}]})"), HasSubstr("keys[0] cannot be read"));
   EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":""}]})"), HasSubstr("keys[0] has no kid"));
   EXPECT_THAT(error(R"({"keys":[{"kty":"RSA"}]})"), HasSubstr("keys[0] has no kid"));
   EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a"}]})"), HasSubstr("keys[0] cannot be read"));
   EXPECT_THAT(error("{\"keys\":[" + Ec().Json(true) + "]}"), HasSubstr("private key"));
   EXPECT_THAT(error(std::string(kMostJwksBytes + 1, ' ')), HasSubstr("more than"));
+}
+
+std::string ErrorOfSet(const std::string& jwks) {
+  const auto keys = JwtKeys::Parse(jwks, "jwks", "i", "a");
+  return keys.ok() ? "" : std::string(keys.status().message().data(), keys.status().message().size());
+}
+
+std::string RsaSet(const std::string& modulus, const std::string& exponent) {
+  return "{\"keys\":[" + Ec().Json() + R"(,{"kty":"RSA","kid":"weak","n":")" + absl::WebSafeBase64Escape(modulus) +
+         R"(","e":")" + absl::WebSafeBase64Escape(exponent) + "\"}]}";
+}
+
+TEST(Jwt, RefusesKeysThatProveNothing) {
+  const std::string e("\x01\x00\x01", 3);
+  const auto bits = [](size_t count) {
+    std::string modulus(count / 8, '\xff');
+    if (count % 8 != 0) modulus.insert(0, 1, static_cast<char>((1 << count % 8) - 1));
+    return modulus;
+  };
+  EXPECT_EQ(ErrorOfSet(RsaSet(bits(2048), e)), "");
+  EXPECT_EQ(ErrorOfSet(RsaSet(bits(4096), "\x03")), "");
+  EXPECT_THAT(ErrorOfSet(RsaSet("\x01", e)), HasSubstr("jwks: keys[1] is an RSA key of 1 bits; at least 2048"));
+  EXPECT_THAT(ErrorOfSet(RsaSet(bits(1024), e)), HasSubstr("keys[1] is an RSA key of 1024 bits"));
+  EXPECT_THAT(ErrorOfSet(RsaSet(bits(2047), e)), HasSubstr("keys[1] is an RSA key of 2047 bits"));
+  EXPECT_THAT(ErrorOfSet(RsaSet(std::string(300, '\0') + bits(1024), e)), HasSubstr("of 1024 bits"));
+  EXPECT_THAT(ErrorOfSet(RsaSet(bits(16'392), e)), HasSubstr("at most 16384"));
+  for (const std::string& bad : {std::string("\x01"), std::string("\x04"), std::string(9, '\xff')}) {
+    EXPECT_THAT(ErrorOfSet(RsaSet(bits(2048), bad)), HasSubstr("keys[1] is an RSA key whose exponent")) << bad.size();
+  }
+}
+
+TEST(Jwt, RefusesASetThatWouldVerifyNothing) {
+  cjose_err error;
+  cjose_jwk_t* const other = cjose_jwk_create_EC_random(CJOSE_JWK_EC_P_384, &error);
+  ASSERT_TRUE(cjose_jwk_set_kid(other, "p384", 4, &error));
+  char* const text = cjose_jwk_to_json(other, false, &error);
+  EXPECT_THAT(ErrorOfSet("{\"keys\":[" + std::string(text) + "]}"), HasSubstr("would verify no token"));
+  EXPECT_EQ(ErrorOfSet("{\"keys\":[" + std::string(text) + "," + Ec().Json() + "]}"), "");
+  std::free(text);
+  cjose_jwk_release(other);
+}
+
+TEST(Jwt, AFileOfSecretsGivenByMistakeIsNotShown) {
+  for (const char* jwks : {"s3cret", R"({"s3cret":"s3cret"})", R"({"keys":"s3cret"})", R"({"keys":["s3cret"]})",
+                           R"({"keys":[{"kty":"RSA","kid":"s3cret","n":"s3cret","e":"s3cret"}]})",
+                           R"({"keys":[{"kty":"EC","kid":"s3cret","crv":"s3cret"}]})"}) {
+    EXPECT_THAT(ErrorOfSet(jwks), AllOf(HasSubstr("jwks: "), Not(HasSubstr("s3cret")))) << jwks;
+  }
 }
 
 TEST(JwtCache, ForgetsWhatHasExpired) {

@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 
 #include "access/pattern_text.h"
+#include "access/policy_cases.h"
+#include "access/tokens.h"
 
 namespace distlock::access {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 std::string ErrorOf(const std::string& text) {
@@ -53,11 +56,12 @@ limits:
   EXPECT_EQ(policy->limits[0].requests_per_second, 500u);
 }
 
-TEST(PolicyFile, AnErrorNamesItsPlaceItsValueAndWhatIsAllowed) {
+TEST(PolicyFile, AnErrorNamesItsPlaceAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf("version: 1\nrules:\n- name: a\n  who: [anyone]\n  locks: ['*']\n  may: [look, lock]\n"),
-            "p.yaml:6:15: 'lock' is no verb; there are acquire, exclusive, shared, permit, look, watch, list, "
+            "p.yaml:6:15: this text is no verb; there are acquire, exclusive, shared, permit, look, watch, list, "
             "force-release");
-  EXPECT_THAT(ErrorOf("version: 1\nrule: []\n"), StartsWith("p.yaml:2:1: 'rule' is no field here; there are version"));
+  EXPECT_THAT(ErrorOf("version: 1\nrule: []\n"),
+              StartsWith("p.yaml:2:1: this text is no field here; there are version"));
 }
 
 TEST(PolicyFile, RefusesWhatIsWrong) {
@@ -76,7 +80,7 @@ TEST(PolicyFile, RefusesWhatIsWrong) {
       {"version: 1\ntrust_domains: ['A']", "is no trust domain"},
       {"version: 1\ntrust_domains: [[a]]", "this list is no text"},
       {"version: 1\ntrust_domains: [~]", "this value is no text"},
-      {"version: 1\ntrust_domains: [" + std::string(100, 'A') + "]", "AAA...' is no trust domain"},
+      {"version: 1\ntrust_domains: [" + std::string(100, 'A') + "]", "this text is no trust domain"},
       {"version: 1\ngroups: [a]", "is no map"},
       {"version: 1\ngroups: {'a b': []}", "is no name for a group"},
       {"version: 1\ngroups: {anyone: []}", "is a word of its own"},
@@ -108,6 +112,29 @@ TEST(PolicyFile, RefusesWhatIsWrong) {
   };
   for (const auto& [text, why] : wrong) {
     EXPECT_THAT(ErrorOf(text), AllOf(StartsWith("p.yaml:"), HasSubstr(why))) << text.substr(0, 100);
+  }
+}
+
+TEST(PolicyFile, AFileOfSecretsGivenByMistakeIsNotShown) {
+  const auto policy = std::make_shared<const Policy>();
+  for (const std::string text :
+       {"s3cret", "s3cret: x", "s3cret: s3cret", "- s3cret", "s3cret: [", "'s3cret", "\"\\s3cret\"", "x: *s3cret",
+        "!s3cret!x y", "%s3cret\n", "version: s3cret", "version: 1\nrules: s3cret", "version: 1\ngroups: {s3cret!: 1}",
+        "- {who: s3cret, verb: drain, expect: deny}", "- {who: anonymous, verb: s3cret, expect: deny}", "- {s3cret: 1}",
+        "version: 1\nrules:\n- {name: a, who: [anyone], locks: ['{s3cret}:x'], may: [look]}\n",
+        "version: 1\nrules:\n- {name: a, who: [s3cret], locks: ['*'], may: [look]}\n"}) {
+    EXPECT_THAT(ErrorOf(text), AllOf(StartsWith("p.yaml:"), Not(HasSubstr("s3cret")))) << text;
+    const auto cases = RunCases(policy, text, "c.yaml");
+    const std::string message(cases.status().message().data(), cases.status().message().size());
+    EXPECT_THAT(message, AllOf(StartsWith("c.yaml:"), Not(HasSubstr("s3cret")))) << text;
+  }
+}
+
+TEST(Tokens, AFileOfSecretsGivenByMistakeIsNotShown) {
+  for (const char* text : {"s3cret", "s3cret:s3cret", "a:s3cret", "s3cret s3cret:x", "a:b:s3cret"}) {
+    const auto tokens = Tokens::Parse(text, "t");
+    const std::string message(tokens.status().message().data(), tokens.status().message().size());
+    EXPECT_THAT(message, AllOf(StartsWith("t:1: "), Not(HasSubstr("s3cret")))) << text;
   }
 }
 
