@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -97,6 +98,9 @@ absl::Status Door::Listen() {
   listeners_ = *std::move(opened);
   for (const Listener& listener : listeners_) {
     probes_.emplace_back(listener);
+    if (listener.made_folder && options_.observer != nullptr) {
+      options_.observer->OnFolderMade(std::filesystem::path(listener.path).parent_path());
+    }
     if (std::find(addresses_.begin(), addresses_.end(), listener.address) == addresses_.end()) {
       addresses_.push_back(listener.address);
     }

@@ -83,10 +83,12 @@ absl::Status SetOwner(const std::string& address, const text::UnixAddress& wante
 absl::Status BindUnix(const std::string& address, std::vector<Listener>& into) {
   const text::UnixAddress wanted = text::ParseUnixAddress(address);
   if (!wanted.problem.empty()) return CannotListen(address, wanted.problem);
-  if (absl::Status claimed = ClaimUnixSocket(wanted.path); !claimed.ok()) return claimed;
+  bool made_folder = false;
+  if (absl::Status claimed = ClaimUnixSocket(wanted.path, &made_folder); !claimed.ok()) return claimed;
   Listener listener{.fd = Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
                     .is_unix = true,
-                    .address = absl::StrCat("unix://", wanted.path)};
+                    .address = absl::StrCat("unix://", wanted.path),
+                    .made_folder = made_folder};
   sockaddr_un where{};
   FillPath(wanted.path, where);
   {
@@ -262,15 +264,16 @@ std::string UnixPath(std::string_view address) {
   return text::IsUnixAddress(address) ? text::ParseUnixAddress(address).path : "";
 }
 
-absl::Status ClaimUnixSocket(const std::string& path) {
+absl::Status ClaimUnixSocket(const std::string& path, bool* made_folder) {
   const std::string address = absl::StrCat("unix://", path);
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  const bool made = std::filesystem::create_directories(folder, error);
   if (error) {
     return CannotListen(address, absl::StrCat("cannot make its folder ", folder.string(), ": ", error.message(),
                                               "; make it, or choose another --listen"));
   }
+  if (made_folder != nullptr) *made_folder = made;
   sockaddr_un where{};
   if (!FillPath(path, where)) return CannotListen(address, "the path is too long for a unix socket; choose a shorter");
   struct stat found{};

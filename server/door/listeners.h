@@ -41,14 +41,15 @@ struct Listener {
   std::string path;
   dev_t device = 0;
   ino_t inode = 0;
+  bool made_folder = false;  // that of `path` was not there
 };
 
 // "unix:///path" or "unix:/path", with or without options -> "/path"; "" for every other address.
 std::string UnixPath(std::string_view address);
 
-// Makes the folder, and removes a socket that no process listens on. FailedPrecondition: another process listens there,
-// or the path is not a socket.
-absl::Status ClaimUnixSocket(const std::string& path);
+// Makes the folder, which `made_folder` tells, and removes a socket that no process listens on. FailedPrecondition:
+// another process listens there, or the path is not a socket.
+absl::Status ClaimUnixSocket(const std::string& path, bool* made_folder = nullptr);
 
 // The sockets that systemd passed to this process: LISTEN_PID, LISTEN_FDS. Takes both out of the environment.
 std::vector<int> InheritedSockets();

@@ -60,6 +60,8 @@ class Observer {
   virtual void OnCut(CutCause why, const std::string& who) = 0;
   // The process behind a connection has ended; somebody was told.
   virtual void OnDeath() {}
+  // A unix socket's folder was not there, and has been made.
+  virtual void OnFolderMade(const std::string&) {}
 };
 
 // What may be under way on one stream before it is read.

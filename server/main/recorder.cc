@@ -222,6 +222,10 @@ void Recorder::OnCut(door::CutCause why, const std::string& who) {
 
 void Recorder::OnDeath() { metrics_.proofs_of_death.Increment(); }
 
+void Recorder::OnFolderMade(const std::string& folder) {
+  ops::Info("made the folder of a unix socket, which was not there", {{"folder", folder}});
+}
+
 void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   std::lock_guard lock(mu_);
   store::NodeStatus& node = nodes_[status.number];

@@ -45,6 +45,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   void OnRefused(door::RefuseCause why, const std::string& who) override;
   void OnCut(door::CutCause why, const std::string& who) override;
   void OnDeath() override;
+  void OnFolderMade(const std::string& folder) override;
 
   // Of the store's one server, from its first shard's connections.
   void OnNodeStatus(const store::NodeStatus& status);

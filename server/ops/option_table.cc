@@ -116,7 +116,8 @@ constexpr OptionRow kTable[] = {
     {"tls-min-version", kServing, &O::tls_min_version, "1.3", "1.3|1.2", "oldest version of TLS that clients may use"},
     {"admin-listen", kServing, &O::admin_listen, "", "",
      "where drain and force-release are served: addresses of --listen, or others, which then serve AdminService alone; "
-     "may be given several times; empty: the unix sockets of --listen",
+     "may be given several times; empty: the unix "
+     "sockets of --listen, and with --policy every address of it, to those whom the policy allows",
      CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
      "gRPC server reflection; auto: only when every --listen is a unix socket, and without --policy and --allow-all"},
@@ -131,7 +132,8 @@ constexpr OptionRow kTable[] = {
     {"http-api", kServing, &O::http_api, "", "",
      "where locks are served as JSON over HTTP: unix:///path or a loopback host:port; empty: nowhere", CheckHttpApi},
     {"http-host", kServing, &O::http_host, "", "",
-     "a name of this broker in URLs of --http-api, besides localhost and IP addresses; may be given several times",
+     "a name of this broker in URLs of --http-api and --http, besides localhost and IP addresses; may be given several "
+     "times",
      CheckHttpHost},
     {"http-api-connections", kServing, &O::http_api_connections, "1000", "1..100000",
      "open connections of --http-api; those beyond get 503"},

@@ -214,6 +214,12 @@ std::vector<std::string> Options::OpenToStrangers() const {
   return open;
 }
 
+bool Options::IsForOperators(const std::string& address) const {
+  // A policy that is enforced says who may, wherever he calls from.
+  if (admin_listen.empty()) return IsUnixAddress(address) || (!policy.empty() && !allow_all);
+  return std::find(admin_listen.begin(), admin_listen.end(), address) != admin_listen.end();
+}
+
 bool Options::ReflectionEnabled() const {
   if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
   return !AsksIdentities() &&

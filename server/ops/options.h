@@ -36,7 +36,7 @@ struct Options {
   std::string tls_client_ca;
   TlsClientAuth tls_client_auth = TlsClientAuth::kAuto;  // use ClientAuth()
   TlsMinVersion tls_min_version = TlsMinVersion::k13;
-  std::vector<std::string> admin_listen;  // as listen; empty: the unix sockets of listen
+  std::vector<std::string> admin_listen;  // as listen; use IsForOperators()
   AutoOnOff reflection = AutoOnOff::kAuto;
   std::string http;  // host:port, or "" for none
   AutoOnOff http_page = AutoOnOff::kAuto;
@@ -140,6 +140,9 @@ struct Options {
 
   // Identities are asked for: there is a policy, or allow_all.
   bool AsksIdentities() const { return allow_all || !policy.empty(); }
+
+  // Whether drain and force-release are served at this address of `listen`.
+  bool IsForOperators(const std::string& address) const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket and nobody's identity is asked for.
   bool ReflectionEnabled() const;

@@ -27,8 +27,9 @@ struct AdminGate {
   static v1::Refusal Refusal(const std::string& method, const std::string& peer);
 
   // The gate of `listen`, and the addresses of `admin_listen` that are in none of `listen`. Without `admin_listen`: the
-  // unix sockets of `listen`. FailedPrecondition: some of the TCP addresses, or some of the unix sockets, of `listen`
-  // are named and others are not, and a caller's address does not tell by which of them it came.
+  // unix sockets of `listen`, to which the server adds its TCP addresses where a policy is enforced.
+  // FailedPrecondition: some of the TCP addresses, or some of the unix sockets, of `listen` are named and others are
+  // not, and a caller's address does not tell by which of them it came.
   struct Plan;
   static absl::Status MakePlan(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen,
                                Plan* plan);

@@ -36,7 +36,11 @@ int BindUnix(const std::string& path, bool listening) {
 
 TEST(Listen, MakesTheFolderAndRemovesADeadSocket) {
   Folder folder;
-  EXPECT_TRUE(ClaimUnixSocket(folder / "new/deep/d.sock").ok());
+  bool made = false;
+  EXPECT_TRUE(ClaimUnixSocket(folder / "new/deep/d.sock", &made).ok());
+  EXPECT_TRUE(made);
+  EXPECT_TRUE(ClaimUnixSocket(folder / "new/deep/e.sock", &made).ok());
+  EXPECT_FALSE(made) << "it was there";
   EXPECT_TRUE(std::filesystem::is_directory(folder / "new/deep"));
   const std::string path = folder / "dead.sock";
   close(BindUnix(path, /*listening=*/true));

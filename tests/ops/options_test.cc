@@ -134,6 +134,22 @@ TEST(OptionChecks, StrangersComeFromOtherMachines) {
               ElementsAre("0.0.0.0:1", "[::]:2"));
 }
 
+TEST(OptionChecks, OperatorsAreServedWhereThePageSays) {
+  const auto served = [](Strings args, const std::string& address) {
+    args.insert(args.end(), {"--listen=unix:///x", "--listen=127.0.0.1:1"});
+    const absl::StatusOr<Invocation> read = ParseOptions(args, {});
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read->options.IsForOperators(address);
+  };
+  EXPECT_TRUE(served({}, "unix:///x"));
+  EXPECT_FALSE(served({}, "127.0.0.1:1"));
+  EXPECT_TRUE(served({"--policy=p"}, "127.0.0.1:1"));
+  EXPECT_FALSE(served({"--policy=p", "--allow-all"}, "127.0.0.1:1"));
+  EXPECT_FALSE(served({"--policy=p", "--admin-listen=unix:///x"}, "127.0.0.1:1"));
+  EXPECT_TRUE(served({"--admin-listen=127.0.0.1:1"}, "127.0.0.1:1"));
+  EXPECT_FALSE(served({"--admin-listen=127.0.0.1:1"}, "unix:///x"));
+}
+
 TEST(OptionChecks, OptionsMustFitTogether) {
   EXPECT_EQ(Problem({"--validity=20s"}), "--validity: 20s must be less than --default-ttl, which is 15s");
   EXPECT_EQ(Problem({"--default-ttl=2h"}), "--default-ttl: 2h is outside of --min-ttl..--max-ttl, which is 1s..1h");
