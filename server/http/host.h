@@ -10,7 +10,8 @@
 
 namespace distlock::http {
 
-// Whether a Host, with or without its port, is an IP address, localhost or one of `names`, which are in lower case.
+// Whether a Host, with or without its port and nothing else around it, is an IP address, localhost or one of `names`,
+// which are in lower case.
 bool IsHostOf(std::string_view host, const std::vector<std::string>& names);
 
 std::string LowerText(std::string_view text);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // distlockd: the life of the process, in order.
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -25,7 +24,6 @@
 #include "main/supervisor.h"
 #include "main/tls_reload.h"
 #include "main/wakeups.h"
-#include "ops/address.h"
 #include "ops/http.h"
 #include "ops/log.h"
 #include "ops/options.h"
@@ -95,11 +93,7 @@ void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
 std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
   std::vector<std::string> shown = server.admin_addresses();
   for (size_t i = 0; i < options.listen.size(); ++i) {
-    const bool serves = options.admin_listen.empty()
-                            ? ops::IsUnixAddress(options.listen[i])
-                            : std::find(options.admin_listen.begin(), options.admin_listen.end(), options.listen[i]) !=
-                                  options.admin_listen.end();
-    if (serves) shown.push_back(server.addresses()[i]);
+    if (options.IsForOperators(options.listen[i])) shown.push_back(server.addresses()[i]);
   }
   return shown.empty() ? "off" : absl::StrJoin(shown, ",");
 }
@@ -120,7 +114,7 @@ int Serve(const ops::Options& options) {
   std::unique_ptr<ops::HttpServer> http;
   const auto open_http = [&] {
     if (http != nullptr || options.http.empty()) return absl::OkStatus();
-    auto started = ops::HttpServer::Start(options.http, pages.Handlers());
+    auto started = ops::HttpServer::Start(options.http, pages.Handlers(), options.http_host);
     if (!started.ok()) return started.status();
     http = *std::move(started);
     return absl::OkStatus();

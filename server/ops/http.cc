@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/http.h"
 
+#include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -29,6 +31,10 @@ struct File {
 constexpr File kFiles[] = {{"/", "text/html; charset=utf-8", kPageHtml},
                            {"/page.css", "text/css; charset=utf-8", kPageCss},
                            {"/page.js", "text/javascript; charset=utf-8", kPageJs}};
+
+constexpr std::string_view kForMachines[] = {"/healthz", "/readyz", "/metrics"};
+constexpr std::string_view kOfBrowsers[] = {"accept-language", "cookie",         "origin",
+                                            "referer",         "sec-fetch-mode", "sec-fetch-site"};
 
 http::Reply Text(int status, std::string body) { return {.status = status, .body = std::move(body), .headers = {}}; }
 
@@ -61,13 +67,14 @@ http::ServerOptions OptionsFor(std::string_view address, const HostPort& parsed)
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view address, HttpHandlers handlers) {
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view address, HttpHandlers handlers,
+                                                              std::vector<std::string> hosts) {
   const auto error = [&](const auto& what) {
     return absl::FailedPreconditionError(Cat("--http: ", JsonQuoted(address), " ", what));
   };
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return error(parsed.status().message());
-  std::unique_ptr<HttpServer> server(new HttpServer(std::move(handlers), IsLoopback(parsed->host)));
+  std::unique_ptr<HttpServer> server(new HttpServer(std::move(handlers), IsLoopback(parsed->host), std::move(hosts)));
   auto started = http::Server::Start(OptionsFor(address, *parsed),
                                      [at = server.get()](const auto& exchange) { at->Serve(exchange); });
   if (!started.ok()) return error(started.status().message());
@@ -75,8 +82,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
   return server;
 }
 
-HttpServer::HttpServer(HttpHandlers handlers, bool is_loopback)
-    : handlers_(std::move(handlers)), is_loopback_(is_loopback), renderer_([this] { RenderAll(); }) {}
+HttpServer::HttpServer(HttpHandlers handlers, bool is_loopback, std::vector<std::string> hosts)
+    : handlers_(std::move(handlers)),
+      is_loopback_(is_loopback),
+      hosts_(std::move(hosts)),
+      renderer_([this] { RenderAll(); }) {}
 
 HttpServer::~HttpServer() {
   server_.reset();
@@ -90,12 +100,28 @@ HttpServer::~HttpServer() {
 
 int HttpServer::port() const { return server_->port(); }
 
+bool HttpServer::MayAsk(const http::Request& request) const {
+  const auto named = request.All("host");
+  if (named.size() == 1 && http::IsHostOf(named.front(), hosts_)) return true;
+  // A page elsewhere may have led its own name here. Scrapers and probes may know this broker by other names, too: no
+  // browser asks without a Host, or without one of these headers; of them only Accept-Language comes with all it asks.
+  if (std::none_of(std::begin(kForMachines), std::end(kForMachines), [&](auto path) { return request.path == path; })) {
+    return false;
+  }
+  const bool by_browser = std::any_of(std::begin(kOfBrowsers), std::end(kOfBrowsers),
+                                      [&](auto header) { return !request.All(header).empty(); });
+  return !by_browser && (named.empty() || !is_loopback_);
+}
+
 void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   const http::Request& request = exchange->request();
   if (request.method != "GET" && request.method != "HEAD") {
     http::Reply reply = Text(405, "only GET and HEAD\n");
     reply.headers.emplace_back("Allow", "GET, HEAD");
     return Answer(*exchange, std::move(reply));
+  }
+  if (!MayAsk(request)) {
+    return Answer(*exchange, Text(421, "the Host must be an IP address, localhost or a name given by --http-host\n"));
   }
   if (request.path == "/healthz") {
     return Answer(*exchange, Judged(handlers_.not_alive ? handlers_.not_alive() : "", "alive\n"));
@@ -107,10 +133,6 @@ void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   }
   if (request.path != "/metrics" && request.path != "/page.json") {
     return Answer(*exchange, Text(404, "try / /metrics /healthz /readyz\n"));
-  }
-  // A page elsewhere whose name was made to lead here must not read names of locks.
-  if (request.path == "/page.json" && is_loopback_ && !http::IsHostOf(request.Header("host"), {})) {
-    return Answer(*exchange, Text(421, "the Host must be an IP address or localhost\n"));
   }
   {
     std::lock_guard lock(mu_);

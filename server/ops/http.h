@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "http/server.h"
@@ -28,8 +29,10 @@ struct HttpHandlers {
 
 class HttpServer {
  public:
-  // `address` is host:port with an IP address or "localhost"; port 0 lets the kernel choose. The error is one line.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(std::string_view address, HttpHandlers handlers);
+  // `address` is host:port with an IP address or "localhost"; port 0 lets the kernel choose. `hosts`: names of this
+  // broker besides, in lower case. The error is one line.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(std::string_view address, HttpHandlers handlers,
+                                                           std::vector<std::string> hosts = {});
   ~HttpServer();  // returns when no handler runs any more
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -37,12 +40,14 @@ class HttpServer {
   int port() const;
 
  private:
-  HttpServer(HttpHandlers handlers, bool is_loopback);
+  HttpServer(HttpHandlers handlers, bool is_loopback, std::vector<std::string> hosts);
+  bool MayAsk(const http::Request& request) const;
   void Serve(const std::shared_ptr<http::Exchange>& exchange);
   void RenderAll();
 
   const HttpHandlers handlers_;
   const bool is_loopback_;
+  const std::vector<std::string> hosts_;
 
   // Guarded by mu_.
   std::mutex mu_;

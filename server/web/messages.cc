@@ -3,8 +3,10 @@
 
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/wrappers.pb.h>
+#include <jansson.h>
 
 #include <charconv>
+#include <memory>
 #include <set>
 
 #include "contract/utf8.h"
@@ -61,6 +63,39 @@ bool SetField(const pb::FieldDescriptor* field, const std::string& text, pb::Mes
   }
 }
 
+struct JsonRelease {
+  void operator()(json_t* value) const { json_decref(value); }
+};
+
+// What gives a field of a message a second time: by the same name, which the parser has seen, or by its other name.
+std::optional<std::string> Repeated(json_t* value, const pb::Descriptor& type) {
+  for (size_t i = 0; i < json_array_size(value); ++i) {
+    if (auto found = Repeated(json_array_get(value, i), type)) return found;
+  }
+  std::set<const pb::FieldDescriptor*> seen;
+  const char* name = nullptr;
+  json_t* of_name = nullptr;
+  json_object_foreach(value, name, of_name) {
+    const pb::FieldDescriptor* field = FieldNamed(type, name);
+    if (field == nullptr) continue;  // who reads the message says so
+    if (!seen.insert(field).second) return Cat(field->name(), " is given twice");
+    // The names in a map are the caller's, and its values are no messages in this contract.
+    if (field->message_type() == nullptr || field->is_map()) continue;
+    if (auto found = Repeated(of_name, *field->message_type())) return found;
+  }
+  return std::nullopt;
+}
+
+// Protobuf also takes names that come twice, names without quotes and text in single quotes. Whoever filters bodies
+// before this broker would see another request than it does.
+std::optional<std::string> WhyNotStrict(const std::string& json, const pb::Descriptor& type) {
+  json_error_t error;
+  const std::unique_ptr<json_t, JsonRelease> root(
+      json_loadb(json.data(), json.size(), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error));
+  if (root == nullptr) return Cat("line ", error.line, ", column ", error.column, ": ", error.text);
+  return Repeated(root.get(), type);
+}
+
 }  // namespace
 
 const pb::MethodDescriptor* MethodOf(const Route& route) {
@@ -74,9 +109,12 @@ std::unique_ptr<pb::Message> NewMessage(const pb::Descriptor* type) {
 }
 
 std::optional<std::string> ReadJson(const std::string& json, pb::Message* into) {
-  const auto status = pb::util::JsonStringToMessage(json, into);
-  if (status.ok()) return std::nullopt;
-  const std::string why(status.message().data(), status.message().size());
+  std::string why = WhyNotStrict(json, *into->GetDescriptor()).value_or("");
+  if (why.empty()) {
+    const auto status = pb::util::JsonStringToMessage(json, into);
+    if (status.ok()) return std::nullopt;
+    why.assign(status.message().data(), status.message().size());
+  }
   return Cat("the body is no ", into->GetDescriptor()->name(),
              " in JSON: ", contract::Shorten(contract::CleanText(why), 300));
 }

@@ -183,6 +183,9 @@ def test_what_only_http_has(world):
     assert curl("/v1/acquire", "-H", "Content-Type: text/plain", "-d", "{}").status == 415
     assert curl.post("/v1/acquire", '{"locks": [').status == 400
     assert curl.post("/v1/acquire", '{"lokcs": []}').status == 400
+    for body in ('{"locks":[{"key":"d1","key":"d2"}]}', '{"locks":[{"key":"d1"}],"locks":[{"key":"d2"}]}',
+                 '{locks:[{"key":"d1"}]}', "{'locks':[{'key':'d1'}]}", '{"requestId":"a","request_id":"b"}'):
+        assert curl.post("/v1/acquire", body).status == 400, body
     assert curl("/v1/locks?page=1").status == 400
     assert curl("/v1/locks?pageSize=many").status == 400
     assert curl("/v1/locks/default/a%zz").status == 400
@@ -192,7 +195,8 @@ def test_what_only_http_has(world):
 
 def test_pages_elsewhere_get_nothing(world):
     _, curl = face(world, "--http-host", "locks.example")
-    for host in ("evil.example", "locks.example.evil.example", "127.0.0.1.evil.example", ""):
+    for host in ("evil.example", "locks.example.evil.example", "127.0.0.1.evil.example", "[::1].evil.example",
+                 "localhost:80@evil.example", ""):
         assert curl("/v1/locks", "-H", f"Host: {host}" if host else "Host;").status == 421, host
     for host in ("localhost", "LocalHost:80", "127.0.0.1", "[::1]:7421", "locks.example:1"):
         assert curl("/v1/locks", "-H", f"Host: {host}").status == 200, host

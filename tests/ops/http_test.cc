@@ -122,6 +122,53 @@ TEST_F(HttpTest, WhatThePageAsksIsForThisMachinesNamesOnly) {
   }
 }
 
+std::string Asking(const std::string& path, const std::string& headers) {
+  return "GET " + path + " HTTP/1." + (headers.find("Host:") == headers.npos ? "0" : "1") + "\r\n" + headers + "\r\n";
+}
+
+TEST_F(HttpTest, OnLoopbackNothingIsForOtherNames) {
+  for (const char* path : {"/", "/page.js", "/page.json", "/metrics", "/healthz", "/readyz", "/x"}) {
+    for (const char* host : {"evil.example", "evil.example:9420", "localhost:80@evil.example", "[::1].evil.example"}) {
+      EXPECT_THAT(Exchange(server_->port(), Asking(path, std::string("Host: ") + host + "\r\n")),
+                  StartsWith("HTTP/1.1 421 "))
+          << path << " " << host;
+    }
+  }
+  for (const char* host : {"127.0.0.1:9420", "[::1]:9420", "LOCALHOST", "10.0.0.7"}) {
+    EXPECT_THAT(Exchange(server_->port(), Asking("/metrics", std::string("Host: ") + host + "\r\n")),
+                StartsWith("HTTP/1.1 200 "))
+        << host;
+  }
+  EXPECT_THAT(Exchange(server_->port(), Asking("/healthz", "")), HasSubstr(" 200 ")) << "a probe of HTTP/1.0";
+  EXPECT_THAT(Exchange(server_->port(), Asking("/page.json", "")), HasSubstr(" 421 "));
+}
+
+TEST(HttpHosts, ScrapersMayUseAnyNameAndBrowsersOnlyThoseGiven) {
+  const HttpHandlers handlers{.metrics = [] { return std::string("m 1\n"); },
+                              .not_ready = [] { return std::string(); },
+                              .page = [](const std::string&) { return std::string("{}\n"); }};
+  auto started = HttpServer::Start("0.0.0.0:0", handlers, {"locks.example"});
+  ASSERT_TRUE(started.ok()) << started.status();
+  const auto status = [&](const std::string& path, const std::string& headers) {
+    return Exchange((*started)->port(), Asking(path, headers)).substr(9, 3);
+  };
+  const std::string host = "Host: distlock.prod.svc:9420\r\nUser-Agent: Prometheus/2.53\r\n";
+  for (const char* path : {"/metrics", "/healthz", "/readyz"}) {
+    EXPECT_EQ(status(path, host), "200") << path;
+    for (const char* header :
+         {"Accept-Language: en", "Accept-Language:", "Origin: http://distlock.prod.svc:9420",
+          "Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: cors", "Referer: http://x/", "Cookie: a"}) {
+      EXPECT_EQ(status(path, host + header + "\r\n"), "421") << path << " " << header;
+      EXPECT_EQ(status(path, std::string("Host: locks.example:9420\r\n") + header + "\r\n"), "200") << path;
+      EXPECT_EQ(status(path, std::string("Host: 10.0.0.7:9420\r\n") + header + "\r\n"), "200") << path;
+    }
+  }
+  for (const char* path : {"/", "/page.json", "/page.css"}) {
+    EXPECT_EQ(status(path, host), "421") << path;
+    EXPECT_EQ(status(path, "Host: locks.example\r\n"), "200") << path;
+  }
+}
+
 TEST_F(HttpTest, HeadHasNoBodyAndQueriesAreIgnored) {
   EXPECT_THAT(Request("HEAD", "/healthz"), AllOf(HasSubstr("Content-Length: 6\r\n"), EndsWith("\r\n\r\n")));
   EXPECT_THAT(Get("/healthz?verbose=1"), StartsWith("HTTP/1.1 200 "));
