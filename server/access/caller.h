@@ -60,7 +60,10 @@ struct Caller {
   std::string name;                                             // of the strongest; "anonymous" without any
   std::string peer;                                             // PeerFacts::peer
   std::optional<Digest> token;                                  // of the static token it has shown
+  std::optional<Digest> jwt_key;                                // that has verified the JSON web token it has shown
   int64_t proof_until_s = std::numeric_limits<int64_t>::max();  // Unix time; when the first of its proofs ends
+  // From then on it may take nothing new. A token counts for the leeway longer.
+  int64_t proof_over_s = std::numeric_limits<int64_t>::max();
 
   bool anonymous() const { return principals.empty(); }
 };

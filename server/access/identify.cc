@@ -92,7 +92,9 @@ absl::StatusOr<Principal> JwtOf(std::string_view token, const Proofs& proofs, in
     claims = *std::move(verified);
     if (proofs.cache != nullptr) proofs.cache->Add(hash, *claims, now_s);
   }
+  caller->jwt_key = claims->key;
   caller->proof_until_s = std::min(caller->proof_until_s, claims->expires_s);
+  caller->proof_over_s = std::min(caller->proof_over_s, claims->expires_s + kJwtLeewayS);
   return SubjectOf(*claims, proofs);
 }
 
@@ -134,6 +136,7 @@ absl::StatusOr<Caller> Identify(const PeerFacts& facts, const Proofs& proofs, in
       return absl::UnauthenticatedError("the client certificate has expired; connect with a new one");
     }
     caller.proof_until_s = std::min(caller.proof_until_s, facts.tls->not_after_s);
+    caller.proof_over_s = std::min(caller.proof_over_s, facts.tls->not_after_s);
     AddCertificate(*facts.tls, proofs, &principals);
   }
   if (facts.unix_peer) AddUnix(*facts.unix_peer, &principals);

@@ -14,6 +14,7 @@ extern "C" {
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "access/tokens.h"
 #include "text/text.h"
 
 namespace distlock::access {
@@ -111,13 +112,14 @@ struct JwtKeys::Keys {
   struct Key {
     std::string id;
     Jwk key;
+    Digest digest{};  // of the whole key
   };
   std::vector<Key> all;
 
-  const cjose_jwk_t* Find(std::string_view id, cjose_jwk_kty_t kind) const {
+  const Key* Find(std::string_view id, cjose_jwk_kty_t kind) const {
     for (const Key& one : all) {
       cjose_err error;
-      if (one.id == id && cjose_jwk_get_kty(one.key.get(), &error) == kind) return one.key.get();
+      if (one.id == id && cjose_jwk_get_kty(one.key.get(), &error) == kind) return &one;
     }
     return nullptr;
   }
@@ -147,15 +149,17 @@ absl::StatusOr<std::shared_ptr<const JwtKeys>> JwtKeys::Parse(std::string_view j
     if (!id || id->empty()) return bad(Cat("keys[", i, "] has no kid; tokens name their key by it"));
     if (json_object_get(one, "d") != nullptr)
       return bad(Cat("keys[", i, "] holds a private key; publish the public one"));
-    char* const text = json_dumps(one, JSON_COMPACT);
+    char* const text = json_dumps(one, JSON_COMPACT | JSON_SORT_KEYS);
     cjose_err error;
-    Jwk key(text == nullptr ? nullptr : cjose_jwk_import(text, std::string_view(text).size(), &error));
+    const std::string_view whole(text == nullptr ? "" : text);
+    const Digest digest = Sha256(whole);
+    Jwk key(text == nullptr ? nullptr : cjose_jwk_import(text, whole.size(), &error));
     std::free(text);
     if (key == nullptr) return bad(Cat("keys[", i, "] cannot be read"));
     if (const std::string problem = kind == "RSA" ? RsaProblem(one) : ""; !problem.empty()) {
       return bad(Cat("keys[", i, "] ", problem));
     }
-    keys->all.push_back({std::string(*id), std::move(key)});
+    keys->all.push_back({std::string(*id), std::move(key), digest});
   }
   if (keys->all.empty()) return bad("has no RSA key, and no EC key of P-256, for signatures; it would verify no token");
   return std::shared_ptr<const JwtKeys>(new JwtKeys(std::move(keys), std::move(issuer), std::move(audience)));
@@ -177,15 +181,21 @@ absl::StatusOr<JwtClaims> JwtKeys::Verify(std::string_view token, int64_t now_s)
   if (known == nullptr) return Bad("is signed by another algorithm than RS256, ES256 or PS256");
   if (json_object_get(header.get(), "crit") != nullptr) return Bad("has critical extensions, which are not supported");
   const auto id = TextOf(header.get(), "kid");
-  const cjose_jwk_t* const key = id ? keys_->Find(*id, known->kind) : nullptr;
+  const Keys::Key* const key = id ? keys_->Find(*id, known->kind) : nullptr;
   if (key == nullptr) return Bad("names no key (kid) of --jwt-keys; is the key set up to date?");
   cjose_err error;
   const Jws jws(cjose_jws_import(token.data(), token.size(), &error));
-  if (jws == nullptr || !cjose_jws_verify(jws.get(), key, &error)) return Bad("has a wrong signature");
+  if (jws == nullptr || !cjose_jws_verify(jws.get(), key->key.get(), &error)) return Bad("has a wrong signature");
   uint8_t* payload = nullptr;
   size_t size = 0;
   if (!cjose_jws_get_plaintext(jws.get(), &payload, &size, &error)) return Bad("has no claims");
-  return CheckClaims({reinterpret_cast<const char*>(payload), size}, issuer_, audience_, now_s);
+  auto claims = CheckClaims({reinterpret_cast<const char*>(payload), size}, issuer_, audience_, now_s);
+  if (claims.ok()) claims->key = key->digest;
+  return claims;
+}
+
+bool JwtKeys::Has(const Digest& key) const {
+  return std::any_of(keys_->all.begin(), keys_->all.end(), [&](const Keys::Key& one) { return one.digest == key; });
 }
 
 absl::StatusOr<JwtClaims> CheckClaims(std::string_view payload, std::string_view issuer, std::string_view audience,
@@ -204,7 +214,7 @@ absl::StatusOr<JwtClaims> CheckClaims(std::string_view payload, std::string_view
   }
   const auto subject = TextOf(claims.get(), "sub");
   if (!subject || subject->empty()) return Bad("names no subject (sub)");
-  return JwtClaims{.subject = std::string(*subject), .expires_s = *expires};
+  return JwtClaims{.subject = std::string(*subject), .expires_s = *expires, .key = {}};
 }
 
 std::optional<JwtClaims> JwtCache::Find(const Digest& token, int64_t now_s) const {

@@ -2,7 +2,7 @@
 //
 // JSON web tokens, checked offline against a JSON web key set: service account tokens of Kubernetes, JWT-SVIDs of
 // SPIFFE, and what any OIDC issuer signs. RS256, ES256 and PS256 only. There is no revocation: a token counts until it
-// expires.
+// expires, or its key is taken out of the set.
 //
 // JwtKeys is constant once read; any thread. JwtCache is not thread-safe.
 #pragma once
@@ -26,6 +26,7 @@ inline constexpr int64_t kJwtLeewayS = 60;  // how far the issuer's clock and ou
 struct JwtClaims {
   std::string subject;
   int64_t expires_s = 0;  // Unix time
+  Digest key{};           // of the key set, that verified it
 };
 
 class JwtKeys {
@@ -41,6 +42,9 @@ class JwtKeys {
 
   // Unauthenticated: what is wrong with the token, which is never repeated.
   absl::StatusOr<JwtClaims> Verify(std::string_view token, int64_t now_s) const;
+
+  // Whether the key that has verified a token is in the set.
+  bool Has(const Digest& key) const;
 
   const std::string& issuer() const { return issuer_; }
 

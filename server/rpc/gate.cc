@@ -107,6 +107,7 @@ void Gate::Resolve(Visitor& visitor) {
   visitor.generation = generation();
   visitor.account = nullptr;
   visitor.rights = nullptr;
+  visitor.key_is_gone = caller.jwt_key && (book_.jwt == nullptr || !book_.jwt->Has(*caller.jwt_key));
   if (book_.policy == nullptr) {
     // Only allow_all does without a policy.
     if (enforces()) visitor.rights = std::make_shared<const access::Rights>();
@@ -135,7 +136,22 @@ Gate::Answer Gate::CheckLock(Visitor& visitor, access::Verb verb, std::string_vi
   return Answered(visitor, verb, ns, key, decision);
 }
 
+Gate::Answer Gate::CheckProof(const Visitor& visitor) const {
+  if (!enforces()) return std::nullopt;
+  const bool is_over = now_s() >= visitor.caller->proof_over_s;
+  if (!is_over && !visitor.key_is_gone) return std::nullopt;
+  const std::string why = is_over ? "what proved its identity has expired" : "the key of its token counts no more";
+  return contract::MakeRefusal(
+      core::RefusalReason::kUnauthenticated,
+      contract::CleanText(absl::StrCat(visitor.caller->name, " may take nothing new on this stream: ", why,
+                                       "; open another one with a new proof")));
+}
+
 Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {
+  if (visitor.caller != nullptr) {
+    Refresh(visitor);
+    if (Answer ended = CheckProof(visitor)) return ended;
+  }
   return Check(visitor, VerbOf(lock.mode()), lock.namespace_(), lock.key());
 }
 

@@ -49,6 +49,7 @@ struct Visitor {
   std::shared_ptr<const access::Rights> rights;
   std::shared_ptr<access::Account> account;  // null: no quota
   uint64_t generation = 0;
+  bool key_is_gone = false;  // that proved who it is
 
   // What others are shown; "" when nobody is asked.
   std::string identity() const { return caller == nullptr ? "" : caller->name; }
@@ -100,7 +101,8 @@ class Gate {
   // Some lock may still be taken. Tells nobody.
   std::optional<v1::Refusal> CheckTakesAny(Visitor& visitor);
 
-  // As Check, of a lock that a request names, in `mode`.
+  // As Check, of a lock that a request names. UNAUTHENTICATED, too, for a caller whose proof has ended since it came:
+  // what it holds it keeps.
   std::optional<v1::Refusal> CheckAcquire(Visitor& visitor, const v1::LockSpec& lock);
 
  private:
@@ -113,6 +115,7 @@ class Gate {
 
   Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);
   void Resolve(Visitor& visitor);
+  Answer CheckProof(const Visitor& visitor) const;
   Answer Answered(const Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key,
                   const access::Decision& decision, const std::vector<std::string>& allowed = {}) const;
   void Tell(const AccessEvent& event) const {
