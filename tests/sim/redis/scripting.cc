@@ -163,8 +163,6 @@ ScriptEngine& ScriptEngine::OfThisThread() {
 ScriptEngine::ScriptEngine() : lua_(lua_newstate(LuaMemory::Allocate, &memory_)) {
   if (lua_ == nullptr) std::abort();
   luaL_openlibs(lua_);
-  // Compiled code would lie outside of memory_. The interpreter alone is a good deal faster than Lua's.
-  luaJIT_setmode(lua_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   lua_getglobal(lua_, "math");
   for (const char* name : {"random", "randomseed"}) {
     lua_pushnil(lua_);
