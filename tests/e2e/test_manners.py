@@ -84,7 +84,7 @@ def test_the_page_shows_no_locks_elsewhere(world, args, shown):
     client = world.client(daemon.url)
     client.acquire(client.spec("secret-key"))
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as page:
-        page.sendall(b"GET /page.json HTTP/1.0\r\n\r\n")
+        page.sendall(f"GET /page.json HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
         with page.makefile("rb") as stream:
             text = stream.read().decode()
     assert " 200 " in text.splitlines()[0] and ("secret-key" in text) == shown
