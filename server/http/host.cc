@@ -32,7 +32,7 @@ std::optional<std::string> NameOf(std::string_view host) {
   const bool bracketed = host.starts_with('[');
   const size_t end = std::min(host.find(bracketed ? ']' : ':'), host.size());
   if (bracketed && end == host.size()) return std::nullopt;
-  const std::string name(bracketed ? host.substr(1, end - 1) : host.substr(0, end));
+  std::string name(bracketed ? host.substr(1, end - 1) : host.substr(0, end));
   if (!IsPort(host.substr(bracketed ? end + 1 : end)) || (bracketed && !IsAddress(AF_INET6, name))) return std::nullopt;
   return name;
 }
