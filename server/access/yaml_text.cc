@@ -17,7 +17,7 @@ using text::Cat;
 
 constexpr size_t kMostNesting = 32;
 
-// What is wrong is not shown: a file of secrets may be given by mistake, and messages go into logs.
+// Errors do not show the text that is wrong: a file of secrets may be given by mistake, and messages go into logs.
 std::string_view KindOf(const YAML::Node& node) {
   if (node.IsScalar()) return "this text";
   return node.IsMap() ? "this map" : node.IsSequence() ? "this list" : "this value";

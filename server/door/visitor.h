@@ -64,7 +64,7 @@ class Observer {
   virtual void OnFolderMade(const std::string&) {}
 };
 
-// What may be under way on one stream before it is read.
+// Bytes that may be under way on one stream before it is read.
 inline constexpr int64_t kStreamWindow = 64 << 10;
 
 struct CallBudget {

@@ -12,7 +12,7 @@
 namespace distlock::http {
 namespace {
 
-// What stands behind the name: nothing, or a colon and a port, which may be empty.
+// Whether the text behind the name is nothing, or a colon and a port, which may be empty.
 bool IsPort(std::string_view text) {
   if (text.empty()) return true;
   const std::string_view digits = text.substr(1);

@@ -39,7 +39,7 @@ class OpenStream {
 // network as door::Visitor::peer names it, or the user of a unix socket.
 std::string PeerHost(const std::string& peer);
 
-// What the streams of one peer use together. Any thread.
+// The use that the streams of one peer make of the broker together. Any thread.
 struct PeerUse {
   std::atomic<int> streams = 0;        // that may hold locks
   std::atomic<int64_t> unwritten = 0;  // bytes that wait to be written to them

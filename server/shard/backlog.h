@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What waits in a shard that cannot keep up: the items of each session in their order, a few of each session in turn.
+// The items that wait in a shard that cannot keep up: those of each session in their order, a few of each in turn.
 // So a session that sends very much delays itself, and others by a round at most.
 //
 // Not thread-safe.
@@ -17,7 +17,7 @@ namespace distlock::shard {
 template <typename T>
 class Backlog {
  public:
-  // Of one session in a row.
+  // The most items of one session that come in a row while others wait.
   static constexpr int kInARow = 8;
 
   bool empty() const { return size_ == 0; }

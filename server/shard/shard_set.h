@@ -81,9 +81,9 @@ class ShardSet {
   // non-null `sink` is attached to `session` before the input is handled.
   [[nodiscard]] bool TryPost(int shard, core::Input input, core::SessionId session = 0,
                              std::shared_ptr<Sink> sink = nullptr);
-  // Of one session. All or nothing, with at most one wake-up. A non-null `share` counts them.
+  // The inputs are of one session. All or nothing, with at most one wake-up. A non-null `share` counts them.
   [[nodiscard]] bool TryPost(int shard, std::vector<core::Input> inputs, MailShare* share = nullptr);
-  // What is handled before all that waits: OpenSession and Heartbeat, so that no heartbeat comes before its session.
+  // For OpenSession and Heartbeat: handled before all that waits, so that no heartbeat comes before its session.
   [[nodiscard]] bool TryPostFirst(int shard, core::Input input, std::shared_ptr<Sink> sink = nullptr,
                                   MailShare* share = nullptr);
   // Always delivers (Cancel, Release, Goodbye, StreamEnded). The number of admitted calls, and the shares of sessions,

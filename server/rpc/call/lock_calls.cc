@@ -281,7 +281,7 @@ void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
   }
   v1::ListLocksResponse response;
   for (const store::LockView& view : page->locks) {
-    // What the store reads may come from the token.
+    // The store may have read the lock because the token named it.
     if (search_.Covers(view.name)) *response.add_locks() = contract::ListedLockOf(view);
   }
   const size_t bytes = response.ByteSizeLong();

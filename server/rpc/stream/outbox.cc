@@ -45,7 +45,7 @@ size_t BytesOf(const std::vector<core::HolderView>& holders) {
   return bytes;
 }
 
-// What has memory of its own.
+// Bytes that an event has outside of itself.
 struct Weigher {
   size_t operator()(const core::Queued& event) const { return BytesOf(event.holders); }
   size_t operator()(const core::Refused& event) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: reads on as fast as what was read can be handled, and what follows from it is read.
+// SessionCall: reading, as fast as commands are handled here and events are read there.
 #include <algorithm>
 #include <utility>
 
@@ -81,7 +81,7 @@ void SessionCall::GoOn(bool after_turn) {
     all = routed_ == ready_.size();
     if (all && HasRoom()) break;
     waits_for_room_ = true;
-    // What was handled before that has woken nobody.
+    // Inputs that were handled before that have woken nobody.
     if (!HasRoom() || !waits_for_room_.exchange(false)) return;
   } while (!all);
   if (after_turn) return StartReadAfterTurn(&in_);

@@ -285,7 +285,7 @@ core::Duration Codec::TokenKeep(const core::LockName& name) const { return Token
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
   const Census* const census = ObeyedCensus();
-  // What is known may have become too old since the caller looked: the call says until when it counts.
+  // Knowledge may have become too old since the caller looked: the call says until when it counts.
   DISTLOCK_CHECK(census == nullptr || !census->holds_off());
   const core::Instant known_until = census == nullptr ? core::kNever : census->known_until();
   EncodedBatch batch;

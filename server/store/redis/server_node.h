@@ -172,8 +172,8 @@ class ServerNode : private Link::Owner,
   // A script was refused for a key that is not here. Finds out whether every script is.
   void Suspect();
   void TellDown(const std::string& cause);
-  // Tells the census the ttl of the lease that the command writes.
-  // Of a command that is about to be sent; of a renewal, when it is answered.
+  // Each tells the census the ttls of leases: HearTtl before the command that writes one is sent, HearRenewed when a
+  // renewal is answered.
   void HearTtl(const core::StoreCommand& command);
   void HearRenewed(const SentCommand& sent, const core::StoreReply& reply);
   // Answers "not sent", later.
