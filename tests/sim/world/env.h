@@ -41,6 +41,7 @@ class Env {
   bool trouble = false;                             // faults may happen now
   Instant all_run_at{};                             // no pause of a process lasts longer
   Instant remembers_until{};                        // servers lose nothing by a restart
+  Instant forgot_until{};                           // leases may be out that a server has lost: longest ttls stay
   Instant all_set_at{};                             // brokers differ in their settings, and no primary is replaced
   bool acting = false;                              // clients make new requests now
   std::set<std::string, std::less<>> dead_brokers;  // their ids; a restarted broker has a new one

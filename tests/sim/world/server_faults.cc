@@ -13,6 +13,12 @@ Duration AwayTime(World& world) {
   return world.dice().Between(milliseconds(1), world.dice().Chance(0.7) ? seconds(2) : seconds(20));
 }
 
+// Brokers that start know of longer leases by the store alone. Of several servers others have not forgotten.
+bool MaySetLongestTtl(const Env& env) {
+  if (env.now() < env.remembers_until) return false;
+  return env.now() >= env.forgot_until || env.temper.topology == Topology::kQuorum;
+}
+
 // All that a store of one copy has, or one server of a quorum after the other.
 void ForgetAll(World& world) {
   if (!world.env().trouble || !AllKnowTheStore(world)) return;
@@ -66,7 +72,7 @@ void RestartHeldOff(World& world) { world.RestartHeldOff(world.primary().AnyMemo
 void LowerLongestTtl(World& world) {
   Env& env = world.env();
   const Duration before = env.settings.longest_ttl;
-  if (before <= seconds(1) || env.now() < env.remembers_until) return;
+  if (before <= seconds(1) || !MaySetLongestTtl(env)) return;
   const Duration next = world.dice().Pick<Duration>({seconds(1), seconds(1), seconds(2), seconds(5)});
   if (next >= before) return;
   env.Log([&] { return "the longest ttl is " + std::to_string(next / seconds(1)) + " s now"; });
@@ -82,7 +88,7 @@ void LowerLongestTtl(World& world) {
 
 void RaiseLongestTtl(World& world) {
   Env& env = world.env();
-  if (env.settings.longest_ttl == world.longest_ttl() || env.now() < env.remembers_until) return;
+  if (env.settings.longest_ttl == world.longest_ttl() || !MaySetLongestTtl(env)) return;
   env.Log([&] { return "the longest ttl is " + std::to_string(world.longest_ttl() / seconds(1)) + " s again"; });
   env.settings.longest_ttl = world.longest_ttl();
   env.remembers_until = env.now() + kRollOut + kConnects;

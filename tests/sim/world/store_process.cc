@@ -87,6 +87,9 @@ void StoreProcess::Restart(Duration down, Memory memory) {
   HangUp(milliseconds(20));
   Die();
   listeners_.clear();
+  if (memory != Memory::kAll) {
+    env_.forgot_until = env_.now() + *std::ranges::max_element(env_.temper.ttls) + seconds(1);
+  }
   GoBack(memory);
   model_.Restart();
   // Where brokers do not hold off, a token may repeat if the clock of a server that forgot it is behind.

@@ -105,6 +105,7 @@ void ShowLags(Dice& dice, Temper& temper) {
 // Operators have replicas confirm, or not any more, and set the hold-off, or leave its length to the brokers.
 void ShowGuards(Dice& dice, Temper& temper) {
   temper.guard = dice.Pick<FailoverGuard>({FailoverGuard::kNone, FailoverGuard::kConfirmed});
+  if (temper.name_moves) temper.guard = FailoverGuard::kNone;  // the only one there
   temper.ttls = {seconds(15)};
   temper.fault_every = seconds(12);
   temper.longest_news = milliseconds(50);
