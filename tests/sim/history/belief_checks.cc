@@ -25,8 +25,13 @@ bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, in
 }
 
 // Two beliefs overlap: is that excused by the way in which the first grant may end? Clients may receive grants late, so
-// when the store cannot be observed, the tokens decide which grant was first.
-bool Excused(const Index& index, const Tenure& a, const Tenure& b, int64_t overlap_end) {
+// when the store cannot be observed, the tokens decide which grant was first. Of permits either may have ended before
+// the other is believed in.
+bool Excused(const Index& index, const Tenure& a, const Tenure& b, int64_t overlap_begin, int64_t overlap_end) {
+  const auto is_over = [&](const Tenure& one) {
+    return one.freed != kNotSeen && one.freed <= overlap_begin && IsAccepted(index, one);
+  };
+  if (is_over(a) || is_over(b)) return true;
   const auto as_first = [&](const Tenure& first, const Tenure& second) {
     return IsAccepted(index, first) || Forgotten(index, first, second.Began(), overlap_end);
   };
@@ -56,7 +61,7 @@ void CheckOverlaps(const Index& index, Report& report) {
       const Tenure& earlier = index.tenures[static_cast<size_t>(other->tenure)];
       if (earlier.lease == tenure.lease) continue;
       const int64_t overlap_end = std::min(other->until, belief.until);
-      if (Excused(index, earlier, tenure, overlap_end)) continue;
+      if (Excused(index, earlier, tenure, belief.from, overlap_end)) continue;
       if (MayShare(terms, index.TermsAt(earlier, belief.from))) {
         permits += index.TermsOf(earlier).permits;
         if (terms.kind == HoldKind::kShared || permits <= terms.limit) continue;

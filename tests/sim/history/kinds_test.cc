@@ -99,6 +99,27 @@ TEST(Kinds, PermitsAreNeverMoreThanTheLimit) {
   EXPECT_VIOLATED(Together(Permits(1), kReader), "I1");
 }
 
+// The store has given ann's permit, but she hears of it when bob's have been taken from him, and eve has one of them.
+HistoryBuilder TakenBetween(bool taken) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", Permits(1));
+  const int64_t bob = b.Asks(0, "bob", {.detached = true, .kind = HoldKind::kPermit, .permits = 2, .limit = 3});
+  const int64_t eve = b.Asks(0, "eve", Permits(1));
+  b.Took(10, ann, 5);
+  b.Took(20, bob, 6);
+  b.Granted(21, bob, 6, 900);
+  if (taken) b.Forced(30, bob, 6);
+  b.Freed(31, bob, taken ? FreedHow::kForced : FreedHow::kReleased);
+  b.HoldsInStore(40, 200, eve, 7);
+  b.Granted(50, ann, 5, 300);
+  return b;
+}
+
+TEST(Kinds, PermitsThatWereTakenCountNoMore) {
+  EXPECT_VIOLATED(TakenBetween(true), "");
+  EXPECT_VIOLATED(TakenBetween(false), "I1 I3");
+}
+
 TEST(Kinds, WithoutTheStoreBeliefTells) {
   HistoryBuilder b;
   b.Holds(10, 50, b.Asks(0, "ann", Permits(2)), 5);
