@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/gate.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "contract/refusal.h"
@@ -89,6 +92,23 @@ std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) 
   visitor.caller = std::make_shared<const access::Caller>(*std::move(caller));
   Resolve(visitor);
   return visitor;
+}
+
+std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts) {
+  auto arrived = Arrive(facts);
+  const auto* const now = std::get_if<Visitor>(&arrived);
+  if (now == nullptr || now->identity() == visitor.identity()) return arrived;
+  return contract::MakeRefusal(
+      core::RefusalReason::kPermissionDenied,
+      contract::CleanText(absl::StrCat("the session is ", visitor.identity(), "'s, and the new proof is ",
+                                       now->identity(), "'s: the old one stays; open another session")));
+}
+
+std::optional<std::chrono::seconds> Gate::ProofLeft(const Visitor& visitor) const {
+  if (!enforces() || visitor.caller == nullptr) return std::nullopt;
+  const int64_t over = visitor.caller->proof_over_s;
+  if (over == std::numeric_limits<int64_t>::max()) return std::nullopt;
+  return std::chrono::seconds(std::max<int64_t>(0, over - now_s()));
 }
 
 Visitor Gate::As(std::vector<access::Principal> principals) {

@@ -44,7 +44,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // how many ids, from `id` on, a refusal answers
     std::variant<core::Acquire, core::AcquireAll, core::Adopt, core::Release, core::Downgrade, core::Cancel,
-                 core::Heartbeat, core::Goodbye, v1::Refusal>
+                 core::Heartbeat, core::Goodbye, v1::Authenticated, v1::Refusal>
         what;
   };
   // Acquires for one shard, posted together.
@@ -88,6 +88,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready CheckRelease(const v1::SessionCommand& command);
   Ready CheckDowngrade(const v1::SessionCommand& command);
   Ready CheckAdopt(const v1::SessionCommand& command);
+  // Takes the new proof at once: commands behind this one are judged by it.
+  Ready CheckAuthenticate(const v1::SessionCommand& command);
 
   // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not. Route stops without room.
   std::string Route();
