@@ -164,7 +164,7 @@ Gate::Answer Gate::CheckProof(const Visitor& visitor) const {
   return contract::MakeRefusal(
       core::RefusalReason::kUnauthenticated,
       contract::CleanText(absl::StrCat(visitor.caller->name, " may take nothing new on this stream: ", why,
-                                       "; open another one with a new proof")));
+                                       "; bring it a new proof, or open another one")));
 }
 
 Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {
