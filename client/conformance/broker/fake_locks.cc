@@ -43,6 +43,7 @@ void FakeBroker::Handle(Peer& session, const v1::SessionCommand& command, v1::Se
       for (const std::string& feature : behaviour_.features) opened->add_features(feature);
       opened->set_max_message_bytes(behaviour_.max_message_bytes);
       opened->set_max_leases(behaviour_.max_leases);
+      opened->set_max_unanswered(behaviour_.max_unanswered);
       const int64_t interval_ms = behaviour_.heartbeat_interval_ms;
       SetMillis(interval_ms > 0 ? interval_ms : behaviour_.validity_ms / 3, opened->mutable_heartbeat_interval());
       return;
