@@ -285,8 +285,8 @@ def _made(maker, *names):
 
 
 STEPS = {
-    **{name: getattr(Play, name) for name in ("connect", "acquire_many", "state", "becomes", "passes", "start", "set", "token",
-                                              "sends", "grants", "acks", "gets", "got_no", "told_no")},
+    **{name: getattr(Play, name) for name in ("connect", "acquire_many", "state", "becomes", "passes", "start", "set",
+                                              "token", "sends", "grants", "acks", "gets", "got_no", "told_no")},
     **_made("command", "acquire", "acquire_all", "release", "cancel", "downgrade", "close", "fork",
             "spawn"),
     **_made("told", *TOLD),
