@@ -8,6 +8,7 @@ them, keeps its heart beating, and comes again when it is ended. Prints what the
 """
 import argparse
 import collections
+import contextlib
 import itertools
 import json
 import sys
@@ -131,14 +132,23 @@ class Flood:
                 "ends": dict(self.ends)}
 
 
-def take_big(channel):
-    """What a try for it is refused with: holders with as much metadata as they may have."""
-    request, answer = api().AcquireRequest.SerializeToString, api().AcquireResponse.FromString
-    take = channel.unary_unary("/distlock.v1.LockService/Acquire", request, answer)
-    for _ in range(BIG_HOLDERS):
+def call(channel, name, request, answer):
+    return channel.unary_unary(f"/distlock.v1.LockService/{name}", request.SerializeToString, answer.FromString)
+
+
+@contextlib.contextmanager
+def big_holders(channel, wanted):
+    """What a try for "big" is refused with: holders with as much metadata as they may have."""
+    take = call(channel, "Acquire", api().AcquireRequest, api().AcquireResponse)
+    release = call(channel, "Release", api().ReleaseRequest, api().ReleaseResponse)
+    held = []
+    for _ in range(BIG_HOLDERS if wanted else 0):
         locks = one_try("big", "LOCK_MODE_SHARED", owner="o" * 250, metadata={"k": "v" * 1000})
         locks.locks[0].ttl.FromSeconds(60)
-        take(api().AcquireRequest(locks=locks.locks), timeout=10, wait_for_ready=True)
+        held += take(api().AcquireRequest(locks=locks.locks), timeout=10, wait_for_ready=True).grants
+    yield
+    for grant in held:
+        release(api().ReleaseRequest(lease_id=grant.lease_id), timeout=10)
 
 
 def main():
@@ -149,9 +159,9 @@ def main():
     parser.add_argument("--sessions", type=int, default=80)
     args = parser.parse_args()
     flood = Flood(args.name, args.target, args.seconds)
-    if args.name.startswith("commands"):
-        take_big(flood.channels[0])
-    print(json.dumps(flood.run(args.sessions)), flush=True)
+    with big_holders(flood.channels[0], args.name.startswith("commands")):
+        did = flood.run(args.sessions)
+    print(json.dumps(did), flush=True)
     sys.exit(0)
 
 
