@@ -330,12 +330,13 @@ def problems(row):
 
 def show(row):
     honest = row["honest"]
-    did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes", "reloads", "ends") if row.get(k))
+    told = ("connections", "cut", "megabytes", "reloads", "ends")
+    did = " ".join(f"{k}={row[k]}" for k in told if row.get(k))
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
     verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
     name = row["attack"] + ("" if row["over"] == "tcp" else f"/{row['over']}")
-    return (f"{name:25} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
-            f" max {honest['max']:6.0f} ms, calls {honest['call_p99']:4.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
+    times = f"p99 {honest['p99']:6.0f} max {honest['max']:6.0f} ms, calls {honest['call_p99']:4.0f} ms"
+    return (f"{name:25} lost {honest['lost']:4} {times}, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
             f" cpu {row['cpu_s']:5.1f} s, new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
 
 

@@ -86,9 +86,10 @@ class Session:
 
 async def call_now_and_then(channel, name, took):
     """Takes and releases a lock of its own, a call each; adds how long each took, in seconds."""
-    acquire, release = (channel.unary_unary(f"/distlock.v1.LockService/{what}", request.SerializeToString, answer.FromString)
-                        for what, request, answer in (("Acquire", api().AcquireRequest, api().AcquireResponse),
-                                                      ("Release", api().ReleaseRequest, api().ReleaseResponse)))
+    acquire, release = (
+        channel.unary_unary(f"/distlock.v1.LockService/{what}", request.SerializeToString, answer.FromString)
+        for what, request, answer in (("Acquire", api().AcquireRequest, api().AcquireResponse),
+                                      ("Release", api().ReleaseRequest, api().ReleaseResponse)))
     while True:
         lock = api().LockSpec(key=f"{name}/call")
         lock.max_wait.SetInParent()

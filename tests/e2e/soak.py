@@ -34,8 +34,9 @@ WARM_S = 3.0
 class Soak:
     def __init__(self, stage, options, dice):
         self.stage, self.options, self.dice = stage, options, dice
-        rows = (ATTACK_ROWS if options.attacked else SENTINEL_ROWS if options.sentinel else CLUSTER_ROWS if options.cluster else
-                rows_of_quorum() if options.quorum else rows_for(dice, stage.store.can_step))
+        rows = (ATTACK_ROWS if options.attacked else SENTINEL_ROWS if options.sentinel else
+                CLUSTER_ROWS if options.cluster else rows_of_quorum() if options.quorum else
+                rows_for(dice, stage.store.can_step))
         self.rows = [row for row in rows if options.only in row.name]
         self.unused = []
         self.done, self.active = [], []
