@@ -57,7 +57,7 @@ def burst(driver, broker, address, options):
         raise Failed(f"{cut:.0f} connections were cut")
     with broker.client(address) as client:
         client.release(client.acquire(client.spec("afterwards", 0), timeout=5).lease_id, timeout=5)
-    print(f"{options.locks} locks of {options.key_bytes + options.owner_bytes} bytes granted in {took:.1f} s, none lost")
+    print(f"{options.locks} locks of {options.key_bytes + options.owner_bytes} bytes in {took:.1f} s, none lost")
 
 
 def main():
