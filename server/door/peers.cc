@@ -74,9 +74,7 @@ std::optional<RefuseCause> Peers::Enter(const std::string& peer, Clock::time_poi
   return std::nullopt;
 }
 
-void Peers::Leave(const std::string& peer, Clock::time_point) {
-  connections_.Leave(peer);
-}
+void Peers::Leave(const std::string& peer, Clock::time_point) { connections_.Leave(peer); }
 
 bool Peers::MayPass(const std::string& peer, bool handshake, Ration& all_handshakes, Clock::time_point now) {
   Peer& counted = Of(peer);
@@ -103,8 +101,8 @@ Peers::Peer& Peers::Of(const std::string& peer) {
 void Peers::Sweep(Clock::time_point now) {
   absl::erase_if(counted_, [&](auto& entry) {
     Peer& peer = entry.second;
-    return connections_.Of(entry.first) == 0 && now >= peer.shut_until && now >= peer.calm_at && peer.fresh.IsFull(now) &&
-           peer.handshakes.IsFull(now) && peer.cuts.IsFull(now);
+    return connections_.Of(entry.first) == 0 && now >= peer.shut_until && now >= peer.calm_at &&
+           peer.fresh.IsFull(now) && peer.handshakes.IsFull(now) && peer.cuts.IsFull(now);
   });
   sweep_at_ = std::max<size_t>(1'024, 2 * counted_.size());
 }

@@ -35,7 +35,8 @@ UnixUser UserOf(int fd) {
   UnixUser user;
   ucred credentials{};
   socklen_t size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {peer::kOverflowUid, peer::kOverflowUid, {}};
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return {peer::kOverflowUid, peer::kOverflowUid, {}};
   user.uid = credentials.uid;
   user.gid = credentials.gid;
   std::array<gid_t, 256> groups;
@@ -49,11 +50,12 @@ UnixUser UserOf(int fd) {
 Peer PeerOfSocket(int fd) {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) return {.address = "unknown", .user = {}, .counts_as = "unknown"};
-  const bool v4_loopback = from.ss_family == AF_INET &&
-                           (ntohl(reinterpret_cast<const sockaddr_in*>(&from)->sin_addr.s_addr) >> 24) == 127;
-  const bool v6_loopback = from.ss_family == AF_INET6 &&
-                           IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr) != 0;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0)
+    return {.address = "unknown", .user = {}, .counts_as = "unknown"};
+  const bool v4_loopback =
+      from.ss_family == AF_INET && (ntohl(reinterpret_cast<const sockaddr_in*>(&from)->sin_addr.s_addr) >> 24) == 127;
+  const bool v6_loopback =
+      from.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr) != 0;
   if (from.ss_family == AF_INET || from.ss_family == AF_INET6) {
     return {.address = peer::AddressText(from),
             .is_loopback = v4_loopback || v6_loopback,
@@ -266,9 +268,8 @@ MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
                           MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
                           this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
                           static_cast<unsigned>(limits.open) + kDying, MHD_OPTION_CONNECTION_TIMEOUT,
-                          options.send_seconds,
-                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                          MHD_OPTION_END);
+                          options.send_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes,
+                          MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler) {

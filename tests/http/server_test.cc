@@ -91,8 +91,7 @@ class ServerTest : public ::testing::Test {
     return next.get();
   }
 
-  int Ask(const std::string& head = "GET /x HTTP/1.1", const std::string& body = "",
-          const char* source = "127.0.0.1") {
+  int Ask(const std::string& head = "GET /x HTTP/1.1", const std::string& body = "", const char* source = "127.0.0.1") {
     const int fd = Dial(server_->address(), source);
     Send(fd, head + "\r\nHost: localhost\r\n" +
                  (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body);
