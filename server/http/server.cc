@@ -35,8 +35,9 @@ UnixUser UserOf(int fd) {
   UnixUser user;
   ucred credentials{};
   socklen_t size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return {peer::kOverflowUid, peer::kOverflowUid, {}};
+  }
   user.uid = credentials.uid;
   user.gid = credentials.gid;
   std::array<gid_t, 256> groups;
@@ -50,8 +51,9 @@ UnixUser UserOf(int fd) {
 Peer PeerOfSocket(int fd) {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0)
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) {
     return {.address = "unknown", .user = {}, .counts_as = "unknown"};
+  }
   const bool v4_loopback =
       from.ss_family == AF_INET && (ntohl(reinterpret_cast<const sockaddr_in*>(&from)->sin_addr.s_addr) >> 24) == 127;
   const bool v6_loopback =
@@ -100,8 +102,6 @@ void KeepMessage(void*, const char* format, va_list args) {
   while (!start_problem->empty() && start_problem->back() == '\n') start_problem->pop_back();
 }
 
-}  // namespace
-
 ConnectionLimits LimitsOf(const ServerOptions& options) {
   const unsigned most = options.max_connections;
   const unsigned of_peer = options.max_connections_per_peer == 0 ? (most + 1) / 2 : options.max_connections_per_peer;
@@ -110,6 +110,8 @@ ConnectionLimits LimitsOf(const ServerOptions& options) {
           .open = most + options.spare_connections,
           .open_of_peer = of_peer + (options.spare_connections + 1) / 2};
 }
+
+}  // namespace
 
 struct Server::Impl {
   Impl(const ServerOptions& options, Handler handle, ListeningSocket&& listening)
