@@ -9,6 +9,14 @@ SECONDS, SESSIONS = 1.5, 20
 WITH_HARDENED_GRPC = ["priority/unix", "hpack-varint/unix", "ping", "rapid-reset", "acquire-waiting", "watch"]
 
 
+# By requests that never end, and by requests that wait for their answers.
+@pytest.mark.parametrize("name", ["http-slow", "http-waits/unix", "ops-hold"])
+def test_one_peer_keeps_nobody_out(name):
+    attack, _, over = name.partition("/")
+    row = run_attack(attack, SECONDS, over or "tcp", sessions=SESSIONS)
+    assert row["alive"] and row["asked"] and not row["unanswered"], row
+
+
 # By frames and messages that are of no use, by what it begins with, by the number of its connections, and by calls.
 @pytest.mark.parametrize("name", ["priority", "big-message", "garbage", "half", *WITH_HARDENED_GRPC])
 def test_honest_callers_lose_nothing(name):
