@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions of one peer that ask for locks which others hold, and read no answer.
 
-    unread_sessions.py --target HOST:PORT|/path/of/the.sock --held KEY... [--sessions N]
-        [--together N] [--window BYTES] [--acquires N]
+    unread_sessions.py --target HOST:PORT|/path/of/the.sock --held KEY... [--sessions N] [--together N]
+        [--window BYTES] [--acquires N]
 
-Opens the sessions, prints "idle" and keeps them alive. At a line on stdin they begin to ask, as fast as the broker takes
-it, and do not let a byte of an answer through. At the next line they read all that waits for them. Prints JSON: how many
-there were, how much they sent and read, and how often each status message came at their ends.
+Opens the sessions, prints "idle" and keeps them alive. At a line on stdin they begin to ask, as fast as the broker
+takes it, and let no byte of an answer through. At the next line they read all that waits for them, and are silent.
+Prints JSON: how much they sent and read, and how often each status message came at their ends.
 """
 import argparse
 import collections
@@ -212,9 +212,9 @@ def main():
     run(links, lambda: time.monotonic() > deadline or not any(link.living() for link in links), beats=False)
     ends = collections.Counter(stream.end or ("cut" if link.cut else "none")
                                for link in links for stream in link.streams.values())
+    read = sum(link.read_bytes for link in links)
     print(json.dumps({"connections": len(links), "cut": sum(link.cut for link in links),
-                      "megabytes": round(sent / 1e6, 1), "read_mb": round(sum(link.read_bytes for link in links) / 1e6, 1),
-                      "ends": ends}), flush=True)
+                      "megabytes": round(sent / 1e6, 1), "read_mb": round(read / 1e6, 1), "ends": ends}), flush=True)
 
 
 if __name__ == "__main__":
