@@ -2,7 +2,7 @@
 """Sessions of one peer that ask for locks which others hold, and read no answer.
 
     unread_sessions.py --target HOST:PORT|/path/of/the.sock --held KEY... [--sessions N] [--together N]
-        [--window BYTES] [--acquires N]
+        [--window BYTES] [--acquires N] [--asks N]
 
 Opens the sessions, prints "idle" and keeps them alive. At a line on stdin they begin to ask, as fast as the broker
 takes it, and let no byte of an answer through. At the next line they read all that waits for them, and are silent.
@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import select
+import subprocess
 import sys
 import time
 import urllib.parse
@@ -25,9 +26,38 @@ from assailant import OPEN, PREFACE, SESSION, SOURCE, Target, frame, headers, me
 from client import api, duration
 
 FIRST_WINDOW = 65_535
+# By few tries, that the answers are what takes memory; and by as many as fit into a message and what gRPC reads ahead.
+ATTACKS = {"refusals-unread": ("--asks", "200"),
+           "commands-unread": ("--together", "1", "--acquires", "3000", "--asks", "1000000000")}
+TOLD = ("10 no", "8 the")  # how the status begins of a session that has lapsed, or that does not read
 ALL = (1 << 31) - 1
+FIRST_ID = 2
 BEAT_S = 0.8
 CLOSE_S = 20
+
+
+def begin(name, client, target):
+    """The process of one of ATTACKS, whose sessions are idle. client: one of somebody else, who takes the locks."""
+    keys = [f"held/{i}" for i in range(8)]
+    for key in keys:
+        for _ in range(16):
+            client.acquire(client.spec(key, 0, mode=api().LOCK_MODE_SHARED, ttl=600, owner="h" * 256,
+                                       metadata={"m": "v" * 1000}))
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-B", __file__, "--target", target, "--held", *keys,
+         *ATTACKS[name]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "idle\n"
+    return process
+
+
+def tell(process, word):
+    process.stdin.write(word + "\n")
+    process.stdin.flush()
+
+
+def untold(ends):
+    """The ends that do not say why."""
+    return {end: count for end, count in ends.items() if end[:5] not in TOLD}
 
 
 @functools.cache
@@ -48,7 +78,7 @@ def ask_message(first_id, keys, acquires):
 
 class Stream:
     def __init__(self, window):
-        self.window, self.next_id, self.beats = window, 2, 0
+        self.window, self.next_id, self.beats = window, FIRST_ID, 0
         self.rest = b""  # of a message that has begun
         self.end = None  # why it ended
 
@@ -78,9 +108,9 @@ class Link:
             stream.beats += 1
             stream.rest += beat_message(stream.beats)
 
-    def ask(self, keys, acquires):
+    def ask(self, keys, acquires, most):
         for _, stream in self.living():
-            if not stream.rest:
+            if not stream.rest and stream.next_id - FIRST_ID + acquires <= most:
                 stream.rest = ask_message(stream.next_id, keys, acquires)
                 stream.next_id += acquires
 
@@ -189,6 +219,7 @@ def main():
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--together", type=int, default=100, help="sessions of one connection")
     parser.add_argument("--acquires", type=int, default=8, help="in one message")
+    parser.add_argument("--asks", type=int, default=200, help="tries of each session, in all")
     parser.add_argument("--window", type=int, default=0, help="bytes that each session lets through all the same")
     args = parser.parse_args()
     target = Target(args.target, args.source)
@@ -204,7 +235,7 @@ def main():
         return bool(told) and said()
 
     run(links, idle)
-    run(links, said, lambda link: link.ask(tuple(args.held), args.acquires))
+    run(links, said, lambda link: link.ask(tuple(args.held), args.acquires, args.asks))
     sent = sum(link.sent for link in links)
     for link in links:
         link.let_through()
