@@ -18,7 +18,9 @@ TEST(CommandRestTest, GivesTheCommandsInTheirOrder) {
     command.mutable_acquire()->add_locks()->set_key("k");
   }
   std::string bytes = request.SerializeAsString();
-  bytes += "\x7a\x03" "abc";  // a field that nobody knows
+  bytes +=
+      "\x7a\x03"
+      "abc";  // a field that nobody knows
   CommandRest rest;
   rest.Set(SliceOf(bytes));
   for (const v1::SessionCommand& command : request.commands()) {
@@ -37,9 +39,13 @@ TEST(CommandRestTest, GivesTheCommandsInTheirOrder) {
 }
 
 TEST(CommandRestTest, SaysWhatIsWrongAndTakesNothingMore) {
-  for (const std::string& bytes : {std::string("\x0a"), std::string("\x0a\x05" "abc"), std::string("\x0a\x01\xff"),
-                                   std::string("\x07"), std::string(1, '\0'), std::string("\x0a\xff\xff\xff\xff\x0f"),
-                                   std::string("\x0a\x03\x12\x01\xff"), std::string("\x7a\x7f" "a")}) {
+  for (const std::string& bytes : {std::string("\x0a"),
+                                   std::string("\x0a\x05"
+                                               "abc"),
+                                   std::string("\x0a\x01\xff"), std::string("\x07"), std::string(1, '\0'),
+                                   std::string("\x0a\xff\xff\xff\xff\x0f"), std::string("\x0a\x03\x12\x01\xff"),
+                                   std::string("\x7a\x7f"
+                                               "a")}) {
     CommandRest rest;
     rest.Set(SliceOf(bytes + std::string("\x0a\x02\x08\x01")));
     v1::SessionCommand command;
