@@ -8,7 +8,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = "server/access/README.md"
 PROTOS = ("lock.proto", "lock_service.proto", "look.proto", "admin_service.proto")
-OPAQUE = re.compile(r".*_id|id|.*token|generation|seq|process|principal|owner|metadata|client")
+OPAQUE = re.compile(r".*_id|id|.*token|generation|seq|process|principal|owner|metadata|client|authorization")
 # They stand in a message of a caller as the name of something else: a lock, or what is inside a row's field.
 OTHERS = {"ProcessClaim.boot_id"}
 

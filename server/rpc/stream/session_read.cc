@@ -49,7 +49,12 @@ void SessionCall::ShareWithPeer() {
 }
 
 bool SessionCall::TakeRest() {
-  if (!ready_.empty()) return true;
+  if (!ready_.empty() || rest_.empty()) return true;
+  const std::lock_guard checking(checking_mu_);
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return false;
+  }
   for (int64_t room = std::max<int64_t>(commands_share_.room(), 1); room > 0 && !rest_.empty(); --room) {
     Scratch scratch;
     auto* command = scratch.Make<v1::SessionCommand>();
