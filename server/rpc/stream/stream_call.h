@@ -196,6 +196,9 @@ class StreamCall : public Base,
       Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
       Clear();
     }
+    {
+      const std::lock_guard checked(checking_mu_);
+    }
     if (account_ != nullptr) account_->CloseSession();
     frontend_.admission.Leave(peer_, session_);
   }
@@ -214,6 +217,9 @@ class StreamCall : public Base,
   std::shared_ptr<access::Account> account_;
 
   std::mutex mu_;
+  // Who has it and then sees, under mu_, that the stream has not ended, may use frontend_ and the call outside of their
+  // reactions for as long as he has it.
+  std::mutex checking_mu_;
 
  private:
   // Reads who calls. False: the stream is refused.
