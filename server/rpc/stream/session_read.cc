@@ -11,9 +11,9 @@ namespace distlock::rpc {
 namespace {
 
 // So many commands of any session may wait, whatever the other sessions of its peer have there.
-constexpr size_t kLeastUnhandled = 16;
+constexpr size_t kLeastUnhandled = 4;
 // So many bytes may wait to be written to any session before it is not read any more.
-constexpr size_t kLeastUnwritten = size_t{16} << 10;
+constexpr size_t kLeastUnwritten = size_t{8} << 10;
 constexpr size_t kMostUnwritten = size_t{2} << 20;
 // Room for so many checked commands stays when they are routed.
 constexpr size_t kKeptReady = 64;
@@ -45,7 +45,7 @@ void SessionCall::ShareWithPeer() {
   const size_t commands =
       std::min(std::max(limits.max_unhandled_per_peer / sessions, kLeastUnhandled), limits.max_unhandled_per_session);
   commands_share_.SetMost(static_cast<int64_t>(commands));
-  most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 2 / sessions, kLeastUnwritten, kMostUnwritten);
+  most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 4 / sessions, kLeastUnwritten, kMostUnwritten);
 }
 
 bool SessionCall::TakeRest() {
