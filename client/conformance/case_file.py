@@ -10,7 +10,7 @@ from steps import STEPS
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 CASES = pathlib.Path(__file__).with_name("cases.yaml")
 CONTRACT = REPOSITORY / "proto/distlock/v1/session.md"
-FIELDS = {"name", "says", "needs", "brokers", "steps"}
+FIELDS = {"name", "says", "needs", "token", "brokers", "steps"}
 
 
 def words(text):
@@ -22,6 +22,7 @@ class Case:
     def __init__(self, area, made):
         self.area, self.name, self.says = area, made["name"], made["says"]
         self.needs = set(made.get("needs", ()))
+        self.token = made.get("token")
         brokers = made.get("brokers", ["a"])
         self.brokers = brokers if isinstance(brokers, dict) else {name: {} for name in brokers}
         self.steps = [next(iter(step.items())) for step in made["steps"]]

@@ -22,11 +22,12 @@ def boot_now():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def environment():
+def environment(token_file=None):
     """For drivers in languages without CLOCK_BOOTTIME: how far that is from the monotonic clock, or a little less."""
     apart = min(-(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.clock_gettime_ns(time.CLOCK_BOOTTIME))
                 for _ in range(5))
-    return {**os.environ, "DISTLOCK_BOOT_APART_NS": str(apart)}
+    token = {"DISTLOCK_TOKEN_FILE": str(token_file)} if token_file else {}
+    return {**os.environ, "DISTLOCK_BOOT_APART_NS": str(apart), **token}
 
 
 def with_numbers(value):
@@ -41,13 +42,13 @@ def with_numbers(value):
 class Peer:
     """One process. `events`: all that it has said. A waiter takes an event out of `fresh`, so that each counts once."""
 
-    def __init__(self, name, argv, changed):
+    def __init__(self, name, argv, changed, token_file=None):
         self.name, self.changed = name, changed
         self.events, self.fresh = [], []
         self.over = False
         self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *argv], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1 << 16,
-                                        env=environment())
+                                        env=environment(token_file))
         self.errors = ""
         self._readers = [threading.Thread(target=run, daemon=True) for run in (self._read, self._read_errors)]
         for reader in self._readers:
@@ -129,12 +130,14 @@ class Broker(Peer):
 class Cast:
     """All processes of one case, in a folder of their own."""
 
-    def __init__(self, broker_program, driver_argv):
+    def __init__(self, broker_program, driver_argv, token=None):
         self.changed = threading.Condition()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dlc"))  # short, because the path of a unix socket must be
         self._broker_program = str(broker_program)
         self.brokers, self.past = {}, []
-        self.driver = Peer("the driver", driver_argv, self.changed)
+        if token:
+            self.show(token)
+        self.driver = Peer("the driver", driver_argv, self.changed, token and self.folder / "token")
 
     def __enter__(self):
         return self
@@ -143,6 +146,13 @@ class Cast:
         for peer in [self.driver, *self.brokers.values()]:
             peer.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def show(self, token):
+        """What the driver's client shows to brokers from now on."""
+        new = self.folder / "token.new"
+        new.write_text(token + "\n", encoding="utf-8")
+        new.chmod(0o600)
+        new.replace(self.folder / "token")
 
     def listen_at(self, name):
         return f"unix://{self.folder}/{name}.sock"

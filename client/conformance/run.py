@@ -20,7 +20,7 @@ PROGRAMS = case_file.REPOSITORY / "build/release/bin"
 def play(case, options):
     """Returns ok, skipped, or the story of the failure; and seconds."""
     began = time.monotonic()
-    with Cast(options.broker, options.drivers[0]) as cast:
+    with Cast(options.broker, options.drivers[0], case.token) as cast:
         try:
             ready = cast.driver.take(lambda event: event["event"] == "ready", "ready")
             if not case.needs <= set(ready["features"]):

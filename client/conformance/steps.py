@@ -202,6 +202,9 @@ class Play:
         broker.do(do="set", to={"validity_ms": 30_000, "features": ["permit", "adopt"], "max_message_bytes": 64 << 10,
                                 "max_leases": 10_000, **given})
 
+    def token(self, token):
+        self.cast.show(token)
+
     def set(self, arguments):
         given = dict(arguments)
         self._broker(given.pop("at", None)).do(do="set", to=self.value(given))
@@ -283,7 +286,7 @@ def _made(maker, *names):
 
 STEPS = {
     **{name: getattr(Play, name) for name in ("connect", "acquire_many", "state", "becomes", "passes", "start", "set",
-                                              "sends", "grants", "acks", "gets", "got_no", "told_no")},
+                                              "token", "sends", "grants", "acks", "gets", "got_no", "told_no")},
     **_made("command", "acquire", "acquire_all", "release", "cancel", "downgrade", "close", "fork",
             "spawn"),
     **_made("told", *TOLD),

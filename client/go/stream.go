@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"sync/atomic"
+	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
 	"distlock.dev/client/go/internal/channel"
@@ -25,8 +27,10 @@ type stream struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	over    bool // the table has heard of its end; guarded by core.mu
-	opened  bool // when the client was closed
+	over    bool        // the table has heard of its end; guarded by core.mu
+	opened  bool        // when the client was closed
+	shown   string      // the authorization that the broker was shown last; of one look at a time
+	looking atomic.Bool // whether there is another one
 }
 
 func newStream(c *core, index int) *stream {
@@ -53,7 +57,7 @@ func (s *stream) run() {
 }
 
 func (s *stream) read(conn *grpc.ClientConn) error {
-	call, err := pb.NewLockServiceClient(conn).Session(s.ctx, channel.SessionCodec())
+	call, err := pb.NewLockServiceClient(conn).Session(channel.Noting(s.ctx, &s.shown), channel.SessionCodec())
 	if err != nil {
 		return err
 	}
@@ -97,8 +101,29 @@ func (s *stream) next() (message *pb.SessionRequest, isLast bool) {
 		return nil, true
 	}
 	message = c.table.Pack(s.link, clock.Now())
+	if s.link.Authenticates() && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
+		go s.showAnew()
+	}
 	c.arm()
 	return message, s.link.Said()
+}
+
+// showAnew brings a token that has changed to the session. The file may be slow to read: no heartbeat waits for it.
+func (s *stream) showAnew() {
+	if !s.looking.CompareAndSwap(false, true) {
+		return
+	}
+	defer s.looking.Store(false)
+	authorization := channel.Authorization(s.address)
+	if authorization == "" || authorization == s.shown {
+		return
+	}
+	s.shown = authorization
+	s.core.do(func(time.Duration, *locktable.Effects) {
+		if !s.over { // else the link is another session's
+			s.core.table.Authenticate(s.link, authorization)
+		}
+	})
 }
 
 func (c *core) onResponse(s *stream, response *pb.SessionResponse) {

@@ -43,7 +43,7 @@ struct Limits {
   size_t outbox_messages = 256;      // unwritten events of one session, in units of kOutboxEventsPerMessage
   // Memory of unwritten events. A session that has its share of what a peer may have is not read. One that has more
   // than the least while its peer, or all together, have too much is ended.
-  size_t outbox_bytes_per_peer = size_t{48} << 20;
+  size_t outbox_bytes_per_peer = size_t{32} << 20;
   size_t outbox_bytes = size_t{512} << 20;
   // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,
   // Cancel and Downgrade are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.

@@ -2,6 +2,7 @@
 #include "contract/refusal.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ constexpr size_t kMostHolders = 16;
 constexpr core::Duration kRetryUnavailable = std::chrono::seconds(1);
 constexpr core::Duration kRetryOverload = std::chrono::milliseconds(200);
 
-std::string HeldBy(const std::vector<core::HolderView>& views) {
+std::string HeldBy(std::span<const core::HolderView> views) {
   if (views.empty()) return "";
   const auto named = std::find_if(views.begin(), views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
   if (named == views.end()) return "blocked by the lock_delay of its last holder";

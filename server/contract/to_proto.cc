@@ -128,7 +128,7 @@ v1::Holder HolderOf(const core::HolderView& view) {
   return holder;
 }
 
-std::optional<v1::LockBlock> BlockOf(const std::vector<core::HolderView>& views) {
+std::optional<v1::LockBlock> BlockOf(std::span<const core::HolderView> views) {
   const core::HolderView* longest = nullptr;
   for (const core::HolderView& view : views) {
     if (IsBlocked(view.owner) && (longest == nullptr || view.time_left > longest->time_left)) longest = &view;

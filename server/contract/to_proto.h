@@ -8,6 +8,7 @@
 #include <google/protobuf/timestamp.pb.h>
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ v1::LockMode ModeOf(core::Mode mode);
 // `view` is a holder, not a block.
 v1::Holder HolderOf(const core::HolderView& view);
 // The block among `views` that lasts longest. Its start is known no better than by the lock_delay of its holder.
-std::optional<v1::LockBlock> BlockOf(const std::vector<core::HolderView>& views);
+std::optional<v1::LockBlock> BlockOf(std::span<const core::HolderView> views);
 v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token);
 
 // `max_hold` is kept in the lease id of a detached lease. Zero for a lease of a stream, which the broker ends.

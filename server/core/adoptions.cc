@@ -161,6 +161,14 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
       releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
 
+void Adoptions::Drop(SessionId session) {
+  calls_.ForEachOf(session, [&](const AdoptCall& call) {
+    const Instant until = core_.now + call.request.ttl;
+    past_grants_.Remember(call.request.owner, until, until);
+  });
+  calls_.Drop(session);
+}
+
 // The lease may have been this broker's, on a stream that is still here or has just broken. Returns until when another
 // stream's promise may be believed in: of the same session there is none.
 Instant Adoptions::ForgetFormer(const Adopt& in, Duration ttl) {

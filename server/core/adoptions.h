@@ -20,6 +20,7 @@
 #include "core/core_context.h"
 #include "core/leases.h"
 #include "core/notes.h"
+#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/retrying_calls.h"
 #include "core/sessions.h"
@@ -34,8 +35,21 @@ struct AdoptCall : RetryingCall {
 
 class Adoptions {
  public:
-  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, const Notes& notes)
-      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), notes_(notes), calls_(core) {}
+  struct Neighbours {
+    Sessions& sessions;
+    Leases& leases;
+    PendingReleases& releases;
+    PastGrants& past_grants;
+    const Notes& notes;
+  };
+  Adoptions(CoreContext& core, const Neighbours& to)
+      : core_(core),
+        sessions_(to.sessions),
+        leases_(to.leases),
+        releases_(to.releases),
+        past_grants_(to.past_grants),
+        notes_(to.notes),
+        calls_(core) {}
 
   void Handle(Adopt& in);
   // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
@@ -44,8 +58,12 @@ class Adoptions {
   void OnStoreUp();
   void OnTimer(AdoptCall& call);
   void OnReply(const Op& op, OpId id, StoreReply& reply);
-  // The stream that asked is over.
-  void Drop(SessionId session) { calls_.Drop(session); }
+  // The stream that asked is over. Its client may go on believing by the former promise.
+  void Drop(SessionId session);
+  // Whether the store has been asked to give a lease to `owner`, and has not answered.
+  bool Contains(const OwnerId& owner) const {
+    return calls_.Any([&](const AdoptCall& call) { return call.request.owner == owner; });
+  }
 
   bool empty() const { return calls_.empty(); }
 
@@ -63,6 +81,7 @@ class Adoptions {
   Sessions& sessions_;
   Leases& leases_;
   PendingReleases& releases_;
+  PastGrants& past_grants_;
   const Notes& notes_;
   RetryingCalls<AdoptCall> calls_;
 };

@@ -210,7 +210,7 @@ Refused Waiters::WhyItEnds(const Caller& caller, const LockName& name, bool answ
     const LocalQueue* const queue = to_.queues.Find(name);
     return Refused{.reason = RefusalReason::kWaitTimeout,
                    .cause = {},
-                   .holders = queue == nullptr ? std::vector<HolderView>{} : queue->holders};
+                   .holders = queue == nullptr ? HolderList() : HolderList(queue->holders)};
   }
   return Refused{.reason = RefusalReason::kStoreUnavailable,
                  .cause = !trouble.empty() ? trouble
@@ -273,13 +273,15 @@ bool Waiters::RefuseOverdue(Waiter& waiter) {
 bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
                                uint32_t queue_length) {
   const Duration left = look_in.value_or(Duration::zero());
+  std::optional<HolderList> shown;  // one list for all of them, if there are any
   return TurnAway(
       waiter, [](const Caller& caller) { return caller.one_try; },
       [&](const Caller&) {
+        if (!shown) shown = HolderList(holders);
         return Refused{.reason = RefusalReason::kLockHeld,
                        .cause = {},
                        .retry_after = std::max<Duration>(left, Duration::zero()),
-                       .holders = holders,
+                       .holders = *shown,
                        .queue_length = queue_length};
       });
 }

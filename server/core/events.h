@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/holder_list.h"
 #include "core/lock_name.h"
 #include "core/lock_view.h"
 #include "core/types.h"
@@ -40,7 +41,7 @@ struct Refused {
   std::string cause;  // facts for the message; "" when the reason says all
   Duration retry_after{};
   Duration waited{};
-  std::vector<HolderView> holders;
+  HolderList holders;
   uint32_t queue_length = 0;
   LockName about;  // of several locks, the one that was not to be had; else empty
 };

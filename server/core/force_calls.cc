@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/adoptions.h"
 #include "core/bundles.h"
 #include "core/leases.h"
 #include "core/limits.h"
@@ -24,7 +25,7 @@ constexpr int kSlowestLook = 5;
 // Freed now, it could still be granted here by an answer that is on its way, or while its client believes.
 bool ForceCalls::MustWait(const OwnerId& owner) const {
   return to_.waiters.Contains(owner) || to_.releases.Contains(owner) || to_.bundles.HasOwner(owner) ||
-         to_.past_grants.IsPromised(owner) || to_.notes.Contains(owner);
+         to_.adoptions.Contains(owner) || to_.past_grants.IsPromised(owner) || to_.notes.Contains(owner);
 }
 
 void ForceCalls::Handle(const ForceNotice& in) {

@@ -12,6 +12,7 @@
 
 namespace distlock::core {
 
+class Adoptions;
 class Bundles;
 class Leases;
 class Notes;
@@ -34,6 +35,7 @@ class ForceCalls {
     const Waiters& waiters;
     const Bundles& bundles;
     PendingReleases& releases;
+    const Adoptions& adoptions;
     PastGrants& past_grants;
     const Notes& notes;
   };

@@ -235,7 +235,7 @@ void Door::Admit(Fd fd, size_t listener, const sockaddr_storage& from, Clock::ti
   std::string peer;
   if (is_unix) {
     const auto who = CredentialsOf(fd.get());
-    peer = who ? absl::StrCat("unix:uid=", who->uid) : "unix:uid=unknown";
+    peer = PeerText(who ? who->uid : peer::kOverflowUid);
     address = who ? absl::StrCat(peer, ",pid=", who->pid) : peer;
   } else {
     peer = PeerText(from);

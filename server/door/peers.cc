@@ -1,82 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "door/peers.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <cstring>
+#include <cerrno>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
 namespace distlock::door {
 namespace {
 
-// The kernel shows it for users that have no number in this user namespace.
-constexpr uid_t kOverflowUid = 65534;
 constexpr double kCutsPerSecond = 0.1;
 constexpr double kCutsAtOnce = 3;
 constexpr std::chrono::seconds kPenalty(10);
 // Until what the connection has cost is given back.
 constexpr std::chrono::seconds kCalm(2);
 
-// Of an address of either family, IPv4 also where it is written as IPv6.
-struct Host {
-  bool is_v4 = false;
-  in_addr v4{};
-  in6_addr v6{};
-  uint16_t port = 0;
-};
-
-std::optional<Host> HostOf(const sockaddr_storage& from) {
-  Host host;
-  if (from.ss_family == AF_INET) {
-    const auto& at = reinterpret_cast<const sockaddr_in&>(from);
-    host.is_v4 = true;
-    host.v4 = at.sin_addr;
-    host.port = ntohs(at.sin_port);
-    return host;
-  }
-  if (from.ss_family != AF_INET6) return std::nullopt;
-  const auto& at = reinterpret_cast<const sockaddr_in6&>(from);
-  host.v6 = at.sin6_addr;
-  host.port = ntohs(at.sin6_port);
-  host.is_v4 = IN6_IS_ADDR_V4MAPPED(&at.sin6_addr);
-  if (host.is_v4) std::memcpy(&host.v4, &at.sin6_addr.s6_addr[12], sizeof(host.v4));
-  return host;
-}
-
-std::string V4Text(const in_addr& address) {
-  char text[INET_ADDRSTRLEN] = "";
-  inet_ntop(AF_INET, &address, text, sizeof(text));
-  return text;
-}
-
-std::string V6Text(const in6_addr& address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  inet_ntop(AF_INET6, &address, text, sizeof(text));
-  return text;
-}
-
 }  // namespace
-
-std::string AddressText(const sockaddr_storage& from) {
-  const auto host = HostOf(from);
-  if (!host) return "";
-  return host->is_v4 ? absl::StrCat("ipv4:", V4Text(host->v4), ":", host->port)
-                     : absl::StrCat("ipv6:[", V6Text(host->v6), "]:", host->port);
-}
-
-std::string PeerText(const sockaddr_storage& from) {
-  const auto host = HostOf(from);
-  if (!host) return "";
-  if (host->is_v4) return absl::StrCat("ipv4:", V4Text(host->v4));
-  in6_addr network = host->v6;
-  std::memset(&network.s6_addr[8], 0, 8);
-  return absl::StrCat("ipv6:", V6Text(network), "/64");
-}
 
 std::string CanonicalPeer(std::string_view grpc_peer) {
   std::string text = absl::StrReplaceAll({grpc_peer.data(), grpc_peer.size()}, {{"%5B", "["}, {"%5D", "]"}});
@@ -91,7 +31,7 @@ std::optional<Credentials> CredentialsOf(int fd) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &size) != 0 || found.uid == static_cast<uid_t>(-1)) {
     return std::nullopt;
   }
-  if (found.uid == kOverflowUid) return std::nullopt;
+  if (found.uid == peer::kOverflowUid) return std::nullopt;
   Credentials who{.uid = found.uid, .gid = found.gid, .groups = {}, .pid = found.pid};
   who.groups.resize(64);
   for (int tries = 0; tries < 2; ++tries) {
@@ -130,15 +70,11 @@ std::optional<RefuseCause> Peers::Enter(const std::string& peer, Clock::time_poi
   if (counted_.size() >= sweep_at_) Sweep(now);
   Peer& counted = Of(peer);
   if (now < counted.shut_until) return RefuseCause::kPenalty;
-  if (counted.connections >= limits_.connections) return RefuseCause::kPeerConnections;
-  ++counted.connections;
+  if (!connections_.Enter(peer)) return RefuseCause::kPeerConnections;
   return std::nullopt;
 }
 
-void Peers::Leave(const std::string& peer, Clock::time_point) {
-  const auto counted = counted_.find(peer);
-  if (counted != counted_.end() && counted->second.connections > 0) --counted->second.connections;
-}
+void Peers::Leave(const std::string& peer, Clock::time_point) { connections_.Leave(peer); }
 
 bool Peers::MayPass(const std::string& peer, bool handshake, Ration& all_handshakes, Clock::time_point now) {
   Peer& counted = Of(peer);
@@ -156,8 +92,7 @@ void Peers::Punish(const std::string& peer, Clock::time_point now) {
 
 Peers::Peer& Peers::Of(const std::string& peer) {
   return counted_
-      .try_emplace(peer, Peer{.connections = 0,
-                              .fresh = Ration(limits_.connections_per_second, static_cast<double>(limits_.connections)),
+      .try_emplace(peer, Peer{.fresh = Ration(limits_.connections_per_second, static_cast<double>(limits_.connections)),
                               .handshakes = Ration(limits_.handshakes_per_second, 2 * limits_.handshakes_per_second),
                               .cuts = Ration(kCutsPerSecond, kCutsAtOnce)})
       .first->second;
@@ -166,8 +101,8 @@ Peers::Peer& Peers::Of(const std::string& peer) {
 void Peers::Sweep(Clock::time_point now) {
   absl::erase_if(counted_, [&](auto& entry) {
     Peer& peer = entry.second;
-    return peer.connections == 0 && now >= peer.shut_until && now >= peer.calm_at && peer.fresh.IsFull(now) &&
-           peer.handshakes.IsFull(now) && peer.cuts.IsFull(now);
+    return connections_.Of(entry.first) == 0 && now >= peer.shut_until && now >= peer.calm_at &&
+           peer.fresh.IsFull(now) && peer.handshakes.IsFull(now) && peer.cuts.IsFull(now);
   });
   sweep_at_ = std::max<size_t>(1'024, 2 * counted_.size());
 }

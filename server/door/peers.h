@@ -15,13 +15,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "door/ration.h"
 #include "door/visitor.h"
+#include "peer/names.h"
+#include "peer/shares.h"
 
 namespace distlock::door {
 
-// "ipv4:10.0.0.7:40000" or "ipv6:[::1]:40000"; "" for other families.
-std::string AddressText(const sockaddr_storage& from);
-// Who counts as one: an IPv4 address, the /64 of an IPv6 address.
-std::string PeerText(const sockaddr_storage& from);
+using peer::AddressText;
+using peer::PeerText;
+
 // What AddressText would write for a gRPC peer such as "ipv6:%5B::1%5D:40000".
 std::string CanonicalPeer(std::string_view grpc_peer);
 // The process at the other end of a unix socket. An overflow uid (nobody's, of a foreign user namespace) is none.
@@ -35,7 +36,7 @@ struct PeerLimits {
 
 class Peers {
  public:
-  explicit Peers(const PeerLimits& limits) : limits_(limits) {}
+  explicit Peers(const PeerLimits& limits) : limits_(limits), connections_(limits.connections) {}
 
   // The visitor of a call, by grpc::ServerContext::peer(). Null: gone, or not from the door. Any thread.
   std::shared_ptr<Visitor> Find(std::string_view grpc_peer) const;
@@ -57,7 +58,6 @@ class Peers {
 
  private:
   struct Peer {
-    size_t connections = 0;
     Ration fresh;
     Ration handshakes;
     Ration cuts;
@@ -68,6 +68,7 @@ class Peers {
   void Sweep(Clock::time_point now);
 
   const PeerLimits limits_;
+  peer::Shares connections_;
   absl::flat_hash_map<std::string, Peer> counted_;
   size_t sweep_at_ = 1'024;
 

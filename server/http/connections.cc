@@ -18,11 +18,14 @@ constexpr uint64_t kWake = 0;  // no watch
 
 }  // namespace
 
-Connections::Connections(Clock::duration request_time, Clock::duration idle_time)
-    : request_time_(request_time),
+Connections::Connections(const ConnectionLimits& limits, Clock::duration request_time, Clock::duration idle_time)
+    : limits_(limits),
+      request_time_(request_time),
       idle_time_(idle_time),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      opened_(limits.open_of_peer),
+      served_by_peer_(limits.served_of_peer) {
   epoll_event wake{.events = EPOLLIN, .data = {.u64 = kWake}};
   epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &wake);
   thread_ = std::thread([this] { Run(); });
@@ -42,13 +45,73 @@ Connections::~Connections() {
 void Connections::Opened(MHD_Connection* connection, int fd, Peer peer) {
   std::lock_guard lock(mu_);
   if (connections_.empty()) eventfd_write(wake_, 1);
-  connections_[connection] = {.fd = fd, .peer = std::move(peer), .due = Clock::now() + request_time_};
+  Connection& at = connections_[connection];
+  at = {.fd = fd, .peer = std::move(peer), .due = Clock::now() + request_time_};
+  if (Enter(at.peer.counts_as)) {
+    Await(connection, at);
+  } else {
+    at.cut = true;
+    shutdown(fd, SHUT_RDWR);
+  }
+}
+
+bool Connections::Enter(const std::string& peer) {
+  if (!opened_.Enter(peer) && !(CutOldestOf(peer) && opened_.Enter(peer))) return false;
+  if (open_count_ >= limits_.open && !CutOldest()) {
+    opened_.Leave(peer);
+    return false;
+  }
+  ++open_count_;
+  return true;
+}
+
+void Connections::Await(MHD_Connection* connection, Connection& at) {
+  at.turn = ++last_turn_;
+  awaiting_.emplace(at.turn, connection);
+  awaiting_of_peer_.emplace(std::pair(at.peer.counts_as, at.turn), connection);
+}
+
+void Connections::AwaitNoMore(Connection& at) {
+  awaiting_.erase(at.turn);
+  awaiting_of_peer_.erase({at.peer.counts_as, at.turn});
+  at.turn = 0;
+}
+
+bool Connections::CutOldest() {
+  if (awaiting_.empty()) return false;
+  Cut(connections_.at(awaiting_.begin()->second));
+  return true;
+}
+
+bool Connections::CutOldestOf(const std::string& peer) {
+  const auto oldest = awaiting_of_peer_.lower_bound({peer, 0});
+  if (oldest == awaiting_of_peer_.end() || oldest->first.first != peer) return false;
+  Cut(connections_.at(oldest->second));
+  return true;
+}
+
+void Connections::Cut(Connection& at) {
+  Forget(at);
+  at.cut = true;
+  shutdown(at.fd, SHUT_RDWR);
+}
+
+void Connections::Forget(Connection& at) {
+  if (at.turn == 0) {
+    --served_count_;
+    served_by_peer_.Leave(at.peer.counts_as);
+  } else {
+    AwaitNoMore(at);
+  }
+  --open_count_;
+  opened_.Leave(at.peer.counts_as);
 }
 
 void Connections::Closed(MHD_Connection* connection) {
   std::lock_guard lock(mu_);
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
+  if (!found->second.cut) Forget(found->second);
   watches_.erase(found->second.watch);
   connections_.erase(found);
 }
@@ -57,11 +120,6 @@ Peer Connections::PeerOf(MHD_Connection* connection) const {
   std::lock_guard lock(mu_);
   const auto found = connections_.find(connection);
   return found == connections_.end() ? Peer() : found->second.peer;
-}
-
-size_t Connections::Count() const {
-  std::lock_guard lock(mu_);
-  return connections_.size();
 }
 
 void Connections::Begin(const std::shared_ptr<Exchange>& exchange) {
@@ -73,16 +131,31 @@ void Connections::Begin(const std::shared_ptr<Exchange>& exchange) {
   exchange->Stop(why);
 }
 
-void Connections::Arrived(MHD_Connection* connection) {
+Connections::Place Connections::Arrived(MHD_Connection* connection) {
   std::lock_guard lock(mu_);
   const auto found = connections_.find(connection);
-  if (found != connections_.end()) found->second.due = Clock::time_point::max();
+  if (found == connections_.end() || found->second.cut) return Place::kCut;
+  Connection& at = found->second;
+  at.due = Clock::time_point::max();
+  if (served_count_ >= limits_.served) return Place::kAllTaken;
+  if (!served_by_peer_.Enter(at.peer.counts_as)) return Place::kPeerHasItsShare;
+  ++served_count_;
+  AwaitNoMore(at);
+  return Place::kFree;
 }
 
 void Connections::Served(MHD_Connection* connection, const Exchange* exchange) {
   std::lock_guard lock(mu_);
   const auto found = connections_.find(connection);
-  if (found != connections_.end()) found->second.due = Clock::now() + idle_time_;
+  if (found != connections_.end()) {
+    Connection& at = found->second;
+    at.due = Clock::now() + idle_time_;
+    if (at.turn == 0 && !at.cut) {
+      --served_count_;
+      served_by_peer_.Leave(at.peer.counts_as);
+      Await(connection, at);
+    }
+  }
   open_.erase(exchange);
   if (open_.empty()) served_.notify_all();
 }

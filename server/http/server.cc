@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/server.h"
 
-#include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include "http/connections.h"
 #include "http/host.h"
 #include "http/listen.h"
+#include "peer/names.h"
 #include "text/text.h"
 
 namespace distlock::http {
@@ -25,6 +25,8 @@ namespace {
 using text::Cat;
 
 constexpr size_t kStreamBlock = 8 * 1024;
+// Connections that were cut to make room: the library closes them within its next few rounds, with ten new ones each.
+constexpr unsigned kDying = 64;
 constexpr std::chrono::milliseconds kStopPatience{500};
 // One in each server's request: freed when MHD says that the request is over.
 using Held = std::shared_ptr<Exchange>;
@@ -33,7 +35,9 @@ UnixUser UserOf(int fd) {
   UnixUser user;
   ucred credentials{};
   socklen_t size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {65534, 65534, {}};
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
+    return {peer::kOverflowUid, peer::kOverflowUid, {}};
+  }
   user.uid = credentials.uid;
   user.gid = credentials.gid;
   std::array<gid_t, 256> groups;
@@ -47,23 +51,21 @@ UnixUser UserOf(int fd) {
 Peer PeerOfSocket(int fd) {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) return {.address = "unknown"};
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (from.ss_family == AF_INET) {
-    const auto& v4 = *reinterpret_cast<const sockaddr_in*>(&from);
-    inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
-    return {.address = Cat("ipv4:", text.data(), ":", ntohs(v4.sin_port)),
-            .is_loopback = (ntohl(v4.sin_addr.s_addr) >> 24) == 127,
-            .user = {}};
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) {
+    return {.address = "unknown", .user = {}, .counts_as = "unknown"};
   }
-  if (from.ss_family == AF_INET6) {
-    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(&from);
-    inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
-    return {.address = Cat("ipv6:[", text.data(), "]:", ntohs(v6.sin6_port)),
-            .is_loopback = IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0,
-            .user = {}};
+  const bool v4_loopback =
+      from.ss_family == AF_INET && (ntohl(reinterpret_cast<const sockaddr_in*>(&from)->sin_addr.s_addr) >> 24) == 127;
+  const bool v6_loopback =
+      from.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr) != 0;
+  if (from.ss_family == AF_INET || from.ss_family == AF_INET6) {
+    return {.address = peer::AddressText(from),
+            .is_loopback = v4_loopback || v6_loopback,
+            .user = {},
+            .counts_as = peer::PeerText(from)};
   }
-  return {.address = "unix:", .is_loopback = true, .user = UserOf(fd)};
+  const UnixUser user = UserOf(fd);
+  return {.address = "unix:", .is_loopback = true, .user = user, .counts_as = peer::PeerText(user.uid)};
 }
 
 MHD_Result AddHeader(void* into, MHD_ValueKind, const char* key, const char* value) {
@@ -100,16 +102,25 @@ void KeepMessage(void*, const char* format, va_list args) {
   while (!start_problem->empty() && start_problem->back() == '\n') start_problem->pop_back();
 }
 
+ConnectionLimits LimitsOf(const ServerOptions& options) {
+  const unsigned most = options.max_connections;
+  const unsigned of_peer = options.max_connections_per_peer == 0 ? (most + 1) / 2 : options.max_connections_per_peer;
+  return {.served = most,
+          .served_of_peer = of_peer,
+          .open = most + options.spare_connections,
+          .open_of_peer = of_peer + (options.spare_connections + 1) / 2};
+}
+
 }  // namespace
 
 struct Server::Impl {
   Impl(const ServerOptions& options, Handler handle, ListeningSocket&& listening)
       : handler(std::move(handle)),
         max_body_bytes(options.max_body_bytes),
-        max_connections(options.max_connections),
+        limits(LimitsOf(options)),
         error(options.error),
         socket(std::move(listening)),
-        connections(options.request_time, options.idle_time) {}
+        connections(limits, options.request_time, options.idle_time) {}
 
   static void* OnUri(void* cls, const char* uri, MHD_Connection* connection);
   static MHD_Result OnRequest(void* cls, MHD_Connection* connection, const char* url, const char* method,
@@ -128,12 +139,15 @@ struct Server::Impl {
   Reply TooLarge() const {
     return Problem(413, Cat("the body of a request may have at most ", max_body_bytes, " bytes"));
   }
-  Reply UsedUp() const { return Problem(503, Cat("all ", max_connections, " connections are in use")); }
+  Reply UsedUp() const { return Problem(503, Cat("all ", limits.served, " connections are in use")); }
+  Reply PeerUsedUp() const {
+    return Problem(503, Cat("all ", limits.served_of_peer, " connections that one caller may have are in use"));
+  }
   Reply Stopped() const { return Problem(503, "the broker stops; whether the request was carried out is not known"); }
 
   const Handler handler;
   const size_t max_body_bytes;
-  const size_t max_connections;
+  const ConnectionLimits limits;
   const std::function<Reply(int, const std::string&)> error;
   ListeningSocket socket;
   Connections connections;
@@ -202,8 +216,10 @@ MHD_Result Server::Impl::GoOn(MHD_Connection* connection, const Held& exchange) 
   }
   if (!exchange->dispatched_) {
     exchange->dispatched_ = true;
-    connections.Arrived(connection);
-    if (connections.Count() > max_connections) exchange->Answer(UsedUp());
+    const Connections::Place place = connections.Arrived(connection);
+    if (place == Connections::Place::kCut) return MHD_NO;
+    if (place == Connections::Place::kAllTaken) exchange->Answer(UsedUp());
+    if (place == Connections::Place::kPeerHasItsShare) exchange->Answer(PeerUsedUp());
     if (!exchange->IsAnswered()) handler(exchange);
   }
   switch (exchange->Next()) {
@@ -253,10 +269,9 @@ MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
                           MHD_OPTION_LISTEN_SOCKET, socket.fd(), MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this,
                           MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
                           this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
-                          options.max_connections + options.spare_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                          options.max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, options.send_seconds,
-                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                          MHD_OPTION_END);
+                          static_cast<unsigned>(limits.open) + kDying, MHD_OPTION_CONNECTION_TIMEOUT,
+                          options.send_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes,
+                          MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler) {

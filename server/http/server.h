@@ -21,9 +21,13 @@ namespace distlock::http {
 
 struct ServerOptions {
   std::string address;  // unix:///path, or host:port with an IP address or "localhost"; port 0: the kernel chooses
+  // Whose requests are served at a time: in all, and of one peer (an IPv4 address, the /64 of an IPv6 address, a user
+  // of a unix socket; 0: half of all). Others are answered with 503.
   unsigned max_connections = 1024;
-  unsigned spare_connections = 0;            // beyond these, which are answered with 503; those beyond both wait
-  unsigned max_connections_per_address = 0;  // 0: no limit
+  unsigned max_connections_per_peer = 0;
+  // Beyond these, half of them for one peer: for those that are told 503. Where there are more, whichever has awaited a
+  // request the longest is closed, of the same peer where that one has its share.
+  unsigned spare_connections = 0;
   size_t max_body_bytes = 0;
   size_t connection_bytes = 32 * 1024;           // memory for the head of a request and of its answer
   std::chrono::milliseconds request_time{5000};  // a whole request, from the connection's begin

@@ -17,7 +17,7 @@ namespace distlock::ops {
 namespace {
 
 // Of other machines: probes and scrapers are few.
-constexpr unsigned kMostConnectionsPerAddress = 64;
+constexpr unsigned kMostConnectionsPerPeer = 64;
 // The page is its own files and nothing else.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -58,7 +58,7 @@ void Answer(http::Exchange& exchange, http::Reply reply) {
 http::ServerOptions OptionsFor(std::string_view address, const HostPort& parsed) {
   http::ServerOptions options;
   options.address = std::string(address);
-  options.max_connections_per_address = IsLoopback(parsed.host) ? 0 : kMostConnectionsPerAddress;
+  options.max_connections_per_peer = IsLoopback(parsed.host) ? 0 : kMostConnectionsPerPeer;
   options.connection_bytes = 16 * 1024;
   options.idle_time = options.request_time;
   options.send_seconds = 5;

@@ -136,7 +136,7 @@ constexpr OptionRow kTable[] = {
      "times",
      CheckHttpHost},
     {"http-api-connections", kServing, &O::http_api_connections, "1000", "1..100000",
-     "open connections of --http-api; those beyond get 503"},
+     "connections of --http-api that are served at a time, half of them for one address or user; those beyond get 503"},
     {"drain-timeout", kServing, &O::drain_timeout, "30s", "0s..24h",
      "how long holders have to finish after SIGTERM before their locks are released"},
     {"keepalive-time", kServing, &O::keepalive_time, "10s", "1s..2h",

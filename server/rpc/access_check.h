@@ -39,6 +39,8 @@ inline constexpr AccessRow kAccessRows[] = {
     {"SessionCommand.cancel", Need::kAlways},
     {"SessionCommand.heartbeat", Need::kAlways},
     {"SessionCommand.goodbye", Need::kAlways},
+    // Of the same caller only: Gate::ArriveAgain.
+    {"SessionCommand.authenticate", Need::kAlways},
 
     {"LockService.GetLock", Need::kAnyOf, access::Bit(access::Verb::kLook)},
     {"LockService.CheckToken", Need::kAnyOf, access::Bit(access::Verb::kLook)},

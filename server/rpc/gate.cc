@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/gate.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "contract/refusal.h"
@@ -91,6 +94,23 @@ std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) 
   return visitor;
 }
 
+std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts) {
+  auto arrived = Arrive(facts);
+  const auto* const now = std::get_if<Visitor>(&arrived);
+  if (now == nullptr || now->identity() == visitor.identity()) return arrived;
+  return contract::MakeRefusal(
+      core::RefusalReason::kPermissionDenied,
+      contract::CleanText(absl::StrCat("the session is ", visitor.identity(), "'s, and the new proof is ",
+                                       now->identity(), "'s: the old one stays; open another session")));
+}
+
+std::optional<std::chrono::seconds> Gate::ProofLeft(const Visitor& visitor) const {
+  if (!enforces() || visitor.caller == nullptr) return std::nullopt;
+  const int64_t over = visitor.caller->proof_over_s;
+  if (over == std::numeric_limits<int64_t>::max()) return std::nullopt;
+  return std::chrono::seconds(std::max<int64_t>(0, over - now_s()));
+}
+
 Visitor Gate::As(std::vector<access::Principal> principals) {
   Visitor visitor;
   visitor.caller = std::make_shared<const access::Caller>(access::CallerOf(std::move(principals), ""));
@@ -144,7 +164,7 @@ Gate::Answer Gate::CheckProof(const Visitor& visitor) const {
   return contract::MakeRefusal(
       core::RefusalReason::kUnauthenticated,
       contract::CleanText(absl::StrCat(visitor.caller->name, " may take nothing new on this stream: ", why,
-                                       "; open another one with a new proof")));
+                                       "; bring it a new proof, or open another one")));
 }
 
 Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {

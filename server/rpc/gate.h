@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -81,6 +82,11 @@ class Gate {
 
   // The caller of a call that has just arrived; or UNAUTHENTICATED, when a proof is wrong.
   std::variant<Visitor, v1::Refusal> Arrive(const access::PeerFacts& facts);
+  // The same caller with another proof, as `facts` show it; UNAUTHENTICATED, when the proof is wrong, and
+  // PERMISSION_DENIED, when it is somebody else's.
+  std::variant<Visitor, v1::Refusal> ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts);
+  // How long the visitor may take new locks by its proof; nullopt: no end is known.
+  std::optional<std::chrono::seconds> ProofLeft(const Visitor& visitor) const;
   // Somebody who has proven to be this; without quota. For CheckAccess.
   Visitor As(std::vector<access::Principal> principals);
   // The visitor's rights by the policy of now.

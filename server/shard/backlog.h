@@ -18,7 +18,7 @@ template <typename T>
 class Backlog {
  public:
   // The most items of one session that come in a row while others wait.
-  static constexpr int kInARow = 8;
+  static constexpr int kInARow = 4;
 
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }

@@ -20,7 +20,7 @@ namespace distlock::web {
 
 struct ApiOptions {
   std::string address;              // as http::ServerOptions
-  unsigned max_connections = 1000;  // beyond that 503
+  unsigned max_connections = 1000;  // beyond that, or beyond half of it by one peer, 503
   std::vector<std::string> hosts;   // names of this broker in Host, in lower case
   rpc::InsidePass pass;
 };

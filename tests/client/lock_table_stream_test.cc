@@ -91,6 +91,7 @@ TEST_F(LockTableTest, WhatTheBrokerCouldNotReadIsRefusedHere) {
 }
 
 TEST_F(LockTableTest, ThousandsOfCommandsStayBelowTheMessageLimit) {
+  Say("opened { validity { seconds: 3 } max_unanswered: 10000 }");
   for (int i = 0; i < 5000; ++i) Acquire(std::string(100, 'k'));
   size_t commands = 0;
   while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
@@ -102,7 +103,7 @@ TEST_F(LockTableTest, ThousandsOfCommandsStayBelowTheMessageLimit) {
 
 TEST_F(LockTableTest, BatchesAreAsLargeAsTheBrokerAllows) {
   for (const size_t most : {size_t{16} << 10, size_t{256} << 10}) {
-    Say("opened { validity { seconds: 3 } max_message_bytes: " + std::to_string(most) + " }");
+    Say("opened { validity { seconds: 3 } max_unanswered: 20000 max_message_bytes: " + std::to_string(most) + " }");
     for (int i = 0; i < 5000; ++i) Acquire(std::string(100, 'k'));
     size_t largest = 0;
     while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
@@ -111,6 +112,23 @@ TEST_F(LockTableTest, BatchesAreAsLargeAsTheBrokerAllows) {
     EXPECT_LE(largest, most);
     EXPECT_GT(largest, most / 2);
   }
+}
+
+TEST_F(LockTableTest, NoMoreThanTheBrokerWantsGoAhead) {
+  Say("opened { validity { seconds: 3 } max_unanswered: 2 }");
+  std::vector<LeasePtr> leases;
+  for (int i = 0; i < 3; ++i) {
+    leases.push_back(Acquire(std::string(1, static_cast<char>('a' + i))));
+    if (const auto batch = table_.Pack(now_)) {
+      EXPECT_EQ(batch->message().commands_size(), 1);
+    }
+  }
+  EXPECT_EQ(table_.Pack(now_), nullptr);
+  EXPECT_FALSE(table_.HasToSend(0));
+  Grant(leases[0]);
+  const auto batch = table_.Pack(now_);
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->message().commands(batch->message().commands_size() - 1).id(), leases[2]->id);
 }
 
 TEST_F(LockTableTest, CloseAnswersEverybody) {

@@ -241,5 +241,35 @@ TEST(Force, OfAnAdoptedLeaseWaitsForTheBeliefOfTheFormerStream) {
   EXPECT_GE(t.Count<StoreForce>(), 1u);
 }
 
+// The store has the new owner, and the client believes by its former promise until it hears of that.
+TEST(Force, AnAdoptionThatIsOnItsWayIsWaitedFor) {
+  OneSession t;
+  t.Do(Adopt{
+      .session = 1, .request = 7, .name = Name("a"), .from = Owner(5), .token = 42, .owner = Owner(6), .ttl = kT});
+  const auto adopt = t.Take<StoreAdopt>();
+  const ForceNotice notice{Name("a"), Owner(6), 42, "why"};
+  t.Do(notice);
+  EXPECT_EQ(t.Count<StoreForce>() + t.Count<StoreRelease>(), 0u);
+  t.Reply(adopt.op, AdoptDone{.result = AdoptDone::Result::kAdopted, .since = t.StoreNow(), .ttl = kT});
+  t.Event<Granted>(1, 7);
+  t.Do(notice);
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kForced);
+  EXPECT_EQ(t.Count<StoreForce>() + t.Count<StoreRelease>(), 0u) << "its client lives";
+}
+
+TEST(Force, AnAdoptionWhoseStreamBrokeIsWaitedForAsLongAsTheFormerPromiseMayBeBelieved) {
+  OneSession t;
+  t.Do(Adopt{
+      .session = 1, .request = 7, .name = Name("a"), .from = Owner(5), .token = 42, .owner = Owner(6), .ttl = kT});
+  t.Do(StreamEnded{1});
+  t.Pass(kT - seconds(2));
+  const ForceNotice notice{Name("a"), Owner(6), 42, "why"};
+  t.Do(notice);
+  EXPECT_EQ(t.Count<StoreForce>() + t.Count<StoreRelease>(), 0u);
+  t.Pass(seconds(3));
+  t.Do(notice);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
 }  // namespace
 }  // namespace distlock::core

@@ -8,6 +8,7 @@ JSON. By TCP it comes from an address of its own (127.0.0.66), so that it is ano
 Loopback only.
 """
 import argparse
+import contextlib
 import json
 import random
 import select
@@ -49,6 +50,13 @@ FORCE_RELEASE = "/distlock.v1.AdminService/ForceRelease"
 OPEN = b"\x0a\x04\x08\x01\x12\x00"
 # AcquireRequest { locks { namespace: "", key: "k" } }: field 1 of the request, field 2 of the lock.
 ONE_LOCK = b"\x0a\x03\x12\x01k"
+
+
+# More than the HTTP face and the operators' port have room for.
+MOST_OF_HTTP = 1_300
+LONG_WAIT = b'{"locks":[{"key":"waited-for","ttl":"60s","maxWait":"20s"}]}'
+WAITS = (b"POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+         % len(LONG_WAIT)) + LONG_WAIT
 
 
 class Target:
@@ -236,6 +244,35 @@ def many(report, target, count, start, reads=True):
         sock.close()
 
 
+def crowd(report, target, count, start, more=b""):
+    """So many connections at a time, each with the same first bytes, and some more now and then: a new one for each
+    that is cut."""
+    open_ones, poller, send_at = {}, select.poll(), 0
+    while report.goes_on():
+        for _ in range(min(50, count - len(open_ones))):
+            try:
+                sock = target.connect()
+                report.connections += 1
+                report.sent += sock.send(start)
+            except OSError:
+                report.cut += 1
+                break
+            open_ones[sock.fileno()] = sock
+            poller.register(sock, select.POLLIN)
+        if more and time.monotonic() > send_at:
+            send_at = time.monotonic() + 0.5
+            for sock in open_ones.values():
+                with contextlib.suppress(OSError):
+                    report.sent += sock.send(more)
+        for fd, _ in poller.poll(10):
+            with contextlib.suppress(OSError):
+                if open_ones[fd].recv(1 << 16):
+                    continue
+            report.cut += 1
+            poller.unregister(fd)
+            open_ones.pop(fd).close()
+
+
 def short(report, target, make_bytes):
     """One connection after the other, as quickly as they come."""
     while report.goes_on():
@@ -309,6 +346,10 @@ def attack(name, target, seconds):
         many(report, target, 12_000, start)
     elif name == "half":
         many(report, target, 12_000, b"PRI")
+    elif name in ("http-slow", "ops-hold"):
+        crowd(report, target, MOST_OF_HTTP, b"GET /metrics", b"?")
+    elif name == "http-waits":
+        crowd(report, target, MOST_OF_HTTP, WAITS)
     elif name in ("tls-flood", "tls-slow"):
         tls_handshakes(report, target, name == "tls-slow")
     elif name == "none":

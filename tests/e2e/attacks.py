@@ -5,9 +5,10 @@
 
 Each attack (all of ROWS without a name) comes by TCP, or through the broker's unix socket from another user. It gets a
 fresh broker and redis-server, and honest sessions of 20 leases on the broker's unix socket. An attack *holds* when no
-honest lease is lost, p99 from heartbeat to ack stays below 300 ms, the broker's memory grows by at most 64 MB and is
-given back within a minute, and a new caller is served at once afterwards. Prints a line for each; exits with 1 when
-one does not hold.
+honest lease is lost, p99 from heartbeat to ack stays below 300 ms, the broker's memory grows by at most 64 MB (SENT_MB
+where it is what was sent) and is given back within a minute, and a new caller is served at once afterwards. Where the
+HTTP face or the operators' port is attacked, each new connection of another peer is answered within a second meanwhile.
+Prints a line for each; exits with 1 when one does not hold.
 
 Not every attack holds with every gRPC: NEEDS_HARDENED are frames that gRPC 1.51 handles without end and without
 telling anybody, and calls that it takes although it has told that it does not. --may-fail: those may fail when the
@@ -19,9 +20,7 @@ import functools
 import json
 import os
 import pathlib
-import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,10 +28,15 @@ import time
 
 import grpc
 
+import unread_sessions
+from curl import http_face
 from harness import Distlockd, World, eventually, free_port
+from newcomers import ASKED, ASKED_MS, ask_while, slow_connections
 
 HERE = pathlib.Path(__file__).parent
 P99_MS, GROWTH_MB, BACK_MB, BACK_S = 300, 64, 32, 60
+FLOOD_ACK_MS, FLOOD_CALL_MS = 300, 200  # slowest ack, and p99 of calls, beside FLOODS
+SENT_MB = 256  # where many sessions fill their windows and messages; SECURITY.md says it
 OPEN_FILES = 256  # of the broker, in "emfile"
 GROWTH_LOG_MB, GROWTH_SERIES = 2, 20  # in "denied-keys"
 STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
@@ -40,10 +44,13 @@ STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
 FRAMES = ("settings", "settings-unread", "ping", "priority", "window-update", "empty-data",
                   "empty-continuation", "continuation-big", "continuation-tiny", "hpack-string", "hpack-varint")
 CALLS = ("rapid-reset", "rapid-reset-session", "unacked-streams", "metadata-64k", "acquire-waiting", "watch")
+FLOODS = ("commands", "commands-read", "churn-read", "heartbeats", "proofs")
 NEEDS_HARDENED = (*FRAMES, *CALLS)
 ROWS = ("none", "busy", *NEEDS_HARDENED, *(f"{name}/unix" for name in NEEDS_HARDENED), "window-0", "garbage",
         "preface-garbage", "idle", "half", "http1", "tls-hello", "plain-hello", "tls-slow", "tls-flood", "big-message",
-        "bin-rubbish", "list-unread", "ops-slow", "sessions", "emfile", "force-release", "denied-keys", "policy-reload")
+        "bin-rubbish", "list-unread", "refusals-unread", "commands-unread", "ops-slow", "sessions", "emfile",
+        "force-release", "denied-keys", "policy-reload", "http-slow", "http-slow/unix", "http-waits", "http-waits/unix",
+        "ops-hold", *FLOODS, *(f"{name}/unix" for name in FLOODS))
 TLS_ROWS = ("tls-slow", "tls-flood", "plain-hello")
 
 
@@ -162,11 +169,20 @@ class Stage:
         target = self.tcp if over == "tcp" else f"{self.world.folder}/d.sock"
         if name == "force-release":
             target = self.daemon.argv[self.daemon.argv.index("--admin-listen") + 1]
+        if name in ASKED:
+            target = self.http_of(name)
         command = ["setpriv", "--pdeathsig", "KILL", "--"]
         if over == "unix" and os.geteuid() == 0:
+            if name in ASKED:
+                os.chmod(http_face(self.daemon), 0o666)
             command = ["setpriv", "--pdeathsig", "KILL", "--reuid", str(STRANGER), "--clear-groups", "--"]
-        command += [sys.executable, "-B", HERE / "assailant.py", name, "--target", target, "--seconds", str(seconds)]
+        program = "flood.py" if name in FLOODS else "assailant.py"
+        command += [sys.executable, "-B", HERE / program, name, "--target", target, "--seconds", str(seconds)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def http_of(self, name):
+        at = self.daemon.http if name.startswith("ops-") else http_face(self.daemon)
+        return at.removeprefix("http://")
 
     def served_within(self, patience):
         """Seconds until a new caller has taken and released a lock; infinite when it is not served."""
@@ -179,39 +195,6 @@ class Stage:
             except grpc.RpcError:
                 continue
         return float("inf")
-
-
-def slow_connections(port, count, seconds):
-    """Connections to the ops port that send a byte now and then. The times that /healthz took meanwhile, in ms."""
-    socks = []
-    for _ in range(count):
-        sock = socket.socket()
-        sock.settimeout(1)
-        try:
-            sock.connect(("127.0.0.1", port))
-            socks.append(sock)
-        except OSError:
-            sock.close()
-    took = []
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        for sock in socks:
-            try:
-                sock.send(b"G")
-            except OSError:
-                pass
-        begin = time.monotonic()
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
-                probe.settimeout(1)
-                probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                took.append((time.monotonic() - begin) * 1000 if probe.recv(100) else float("inf"))
-        except OSError:
-            took.append(float("inf"))
-        select.select([], [], [], 0.1)
-    for sock in socks:
-        sock.close()
-    return sorted(took)
 
 
 def says_hardened(daemon):
@@ -233,6 +216,21 @@ def watch_memory(pid, running):
     return peak
 
 
+def unread(name, stage, seconds, row):
+    """The most memory meanwhile; the row gets what the same sessions cost before they asked, and why they ended."""
+    pid = stage.daemon.pid
+    with stage.daemon.client(stage.url) as client:
+        attacker = unread_sessions.begin(name, client, stage.tcp)
+    row["idle_mb"] = resident_mb(pid)
+    unread_sessions.tell(attacker, "ask")
+    deadline = time.monotonic() + seconds
+    peak = watch_memory(pid, lambda: time.monotonic() < deadline)
+    unread_sessions.tell(attacker, "read")
+    peak = max(peak, watch_memory(pid, lambda: attacker.poll() is None))
+    row.update(json.loads(attacker.stdout.read()))
+    return peak
+
+
 def assault(stage, name, seconds, over, row):
     """Has the attack done, and adds to `row` what it did; the most memory that the broker had meanwhile, in MB."""
     pid = stage.daemon.pid
@@ -243,30 +241,39 @@ def assault(stage, name, seconds, over, row):
             peak = watch_memory(pid, lambda: not asked.done())
         row["healthz_ms"] = asked.result()[-1]
         return peak
+    if name in unread_sessions.ATTACKS:
+        return unread(name, stage, seconds, row)
     log_mb, series = stage.said()
     attacker = stage.assail({"emfile": "idle", "policy-reload": "none"}.get(name, name), seconds, over)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         going = lambda: attacker.poll() is None
         reloads = pool.submit(stage.reload_policy, going) if name == "policy-reload" else None
+        asked = pool.submit(ask_while, going, stage.http_of(name), ASKED[name]) if name in ASKED else None
         peak = watch_memory(pid, going)
     assert attacker.returncode == 0, "the attack has failed; see above"
     row.update(json.loads(attacker.stdout.read()))
+    if asked:
+        row["asked"], row["unanswered"] = len(asked.result()), sum(ms > ASKED_MS for ms in asked.result())
+        row["asked_ms"] = round(max(asked.result()), 1)
     if reloads:
         row["reloads"] = reloads.result()
     row["log_mb"], row["series"] = (after - before for after, before in zip(stage.said(), (log_mb, series)))
     return peak
 
 
-def stage_for(name, world, sessions):
+def stage_for(name, over, world, sessions):
+    args = ["--admin-listen", f"127.0.0.1:{free_port()}"] if name == "force-release" else []
+    if name.startswith("http-"):
+        args = ["--http-api", "127.0.0.1:0" if over == "tcp" else f"unix://{world.folder}/h.sock"]
     return Stage(world, min(sessions, 40) if name == "emfile" else sessions, tls=name in TLS_ROWS,
                  policy=name in ("denied-keys", "policy-reload"), open_files=OPEN_FILES if name == "emfile" else 0,
-                 args=["--admin-listen", f"127.0.0.1:{free_port()}"] if name == "force-release" else [])
+                 args=args)
 
 
 def run_attack(name, seconds, over="tcp", sessions=100):
     """What one attack did, as a dict; "problems" is empty when it holds."""
     with tempfile.TemporaryDirectory(prefix="dlatk") as folder, World(folder) as world:
-        stage = stage_for(name, world, sessions)
+        stage = stage_for(name, over, world, sessions)
         pid = stage.daemon.pid
         try:
             time.sleep(1)
@@ -276,7 +283,7 @@ def run_attack(name, seconds, over="tcp", sessions=100):
             row["served_s"] = stage.served_within(15)
             row["cpu_s"] = cpu_seconds(pid) - cpu
             row["honest"] = stage.honest.result()
-            row["grew_mb"] = peak - before
+            row["grew_mb"] = peak - row.get("idle_mb", before)
             begin = time.monotonic()
             while resident_mb(pid) > before + BACK_MB and time.monotonic() < begin + BACK_S:
                 time.sleep(0.5)
@@ -297,6 +304,10 @@ def counted(daemon, metric, causes):
     return {cause: int(n) for cause in causes if (n := daemon.metric(metric, cause=cause))}
 
 
+def most_mb(name):
+    return SENT_MB if name in ("commands-unread", *FLOODS) else GROWTH_MB
+
+
 def problems(row):
     honest = row["honest"]
     if not row["alive"]:
@@ -305,7 +316,12 @@ def problems(row):
         yield f"{honest['lost']} honest leases lost"
     if honest["p99"] >= P99_MS:
         yield f"p99 {honest['p99']:.0f} ms"
-    if row["grew_mb"] > GROWTH_MB:
+    flooded = row["attack"] in FLOODS
+    if flooded and honest["max"] > FLOOD_ACK_MS:
+        yield f"slowest ack {honest['max']:.0f} ms"
+    if flooded and honest["call_p99"] > FLOOD_CALL_MS:
+        yield f"p99 of calls {honest['call_p99']:.0f} ms"
+    if row["grew_mb"] > most_mb(row["attack"]):
         yield f"memory +{row['grew_mb']:.0f} MB"
     if row["kept_mb"] > BACK_MB:
         yield f"{row['kept_mb']:.0f} MB kept"
@@ -315,18 +331,23 @@ def problems(row):
         yield f"log +{row['log_mb']:.1f} MB, metrics +{row['series']} series"
     if row["attack"] == "policy-reload" and row["reloads"] < 50:
         yield f"only {row['reloads']} reloads"
+    if row.get("unanswered"):
+        yield f"{row['unanswered']} of {row['asked']} new connections were not answered within {ASKED_MS} ms"
+    if row["attack"] in unread_sessions.ATTACKS and (untold := unread_sessions.untold(row["ends"])):
+        yield f"sessions that were not told why they end: {untold}"
     if row.get("healthz_ms", 0) > 100:
         yield f"/healthz took {row['healthz_ms']:.0f} ms"
 
 
 def show(row):
     honest = row["honest"]
-    did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes", "reloads") if k in row)
+    told = ("connections", "cut", "megabytes", "reloads", "ends", "asked", "asked_ms")
+    did = " ".join(f"{k}={row[k]}" for k in told if row.get(k))
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
     verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
     name = row["attack"] + ("" if row["over"] == "tcp" else f"/{row['over']}")
-    return (f"{name:25} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
-            f" max {honest['max']:6.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
+    times = f"p99 {honest['p99']:6.0f} max {honest['max']:6.0f} ms, calls {honest['call_p99']:4.0f} ms"
+    return (f"{name:25} lost {honest['lost']:4} {times}, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
             f" cpu {row['cpu_s']:5.1f} s, new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
 
 

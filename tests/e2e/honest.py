@@ -4,7 +4,7 @@
     honest.py --server URL --sessions 100 --leases 20 --prefix NAME [--ca FILE --cert FILE --key FILE]
 
 Opens the sessions, takes the leases, prints "ready", and sends heartbeats until its stdin ends. Then it prints a JSON
-object: lost (leases), ended (sessions), and the times from heartbeat to ack in milliseconds.
+object: lost (leases), ended (sessions), the times from heartbeat to ack in milliseconds, and that of unary calls.
 """
 import argparse
 import asyncio
@@ -84,6 +84,26 @@ class Session:
             assert seconds(event.heartbeat_ack.valid_for) >= 0
 
 
+async def call_now_and_then(channel, name, took):
+    """Takes and releases a lock of its own, a call each; adds how long each took, in seconds."""
+    acquire, release = (
+        channel.unary_unary(f"/distlock.v1.LockService/{what}", request.SerializeToString, answer.FromString)
+        for what, request, answer in (("Acquire", api().AcquireRequest, api().AcquireResponse),
+                                      ("Release", api().ReleaseRequest, api().ReleaseResponse)))
+    while True:
+        lock = api().LockSpec(key=f"{name}/call")
+        lock.max_wait.SetInParent()
+        began = boot_now()
+        try:
+            lease = (await acquire(api().AcquireRequest(locks=[lock]), timeout=10)).grants[0].lease_id
+            between = boot_now()
+            await release(api().ReleaseRequest(lease_id=lease), timeout=10)
+            took += [between - began, boot_now() - between]
+        except grpc.aio.AioRpcError:
+            took.append(float("inf"))
+        await asyncio.sleep(0.05)
+
+
 def percentile(values, part):
     return values[min(len(values) - 1, int(len(values) * part))] if values else float("inf")
 
@@ -104,16 +124,20 @@ async def main():
     await asyncio.wait_for(asyncio.gather(*(session.ready.wait() for session in sessions)), 60)
     for session in sessions:
         session.took.clear()
+    calls = []
+    caller = asyncio.create_task(call_now_and_then(channels[0], args.prefix, calls))
     print("ready", flush=True)
     stdin = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     await stdin.read()
+    caller.cancel()
     # What still waits for its ack has taken at least as long as until now.
     took = sorted(t * 1000 for s in sessions for t in s.took + [boot_now() - at for at in s.sent.values()])
     print(json.dumps({
         "lost": sum(s.lost if not s.ended else s.wanted for s in sessions),
         "ended": sorted({s.ended for s in sessions if s.ended}), "beats": len(took),
-        "p50": percentile(took, 0.5), "p99": percentile(took, 0.99), "max": took[-1] if took else float("inf")}))
+        "p50": percentile(took, 0.5), "p99": percentile(took, 0.99), "max": took[-1] if took else float("inf"),
+        "call_p99": percentile(sorted(one * 1000 for one in calls), 0.99)}))
     sys.stdout.flush()
     os._exit(0)  # what gRPC still waits for is of no use any more
 

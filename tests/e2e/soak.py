@@ -20,6 +20,7 @@ import threading
 import time
 
 from harness import REDIS_SERVER
+from soak_attacks import ATTACK_ROWS
 from soak_cluster import CLUSTER_ROWS, ClusterSoakStage
 from soak_faults import Fault
 from soak_quorum import QuorumStage, rows_of_quorum
@@ -33,8 +34,9 @@ WARM_S = 3.0
 class Soak:
     def __init__(self, stage, options, dice):
         self.stage, self.options, self.dice = stage, options, dice
-        rows = (SENTINEL_ROWS if options.sentinel else CLUSTER_ROWS if options.cluster else
-                rows_of_quorum() if options.quorum else rows_for(dice, stage.store.can_step))
+        rows = (ATTACK_ROWS if options.attacked else SENTINEL_ROWS if options.sentinel else
+                CLUSTER_ROWS if options.cluster else rows_of_quorum() if options.quorum else
+                rows_for(dice, stage.store.can_step))
         self.rows = [row for row in rows if options.only in row.name]
         self.unused = []
         self.done, self.active = [], []
@@ -168,6 +170,8 @@ def judge(stage, soak, options):
         void.append("no lock was given on")
     if soak.quiet_bursts:
         void.append(f"no grant at all in {soak.quiet_bursts} times of faults")
+    if options.attacked and figures["false_losses"]:
+        soak.troubles.append(f"{figures['false_losses']} leases were lost beside attackers")
     for story in soak.troubles:
         print(f"VIOLATION {story}")
     print(
@@ -194,6 +198,7 @@ def parse(argv):
     parser.add_argument("--sentinel", action="store_true", help="behind Sentinel, with the faults of such a set")
     parser.add_argument("--cluster", action="store_true", help="on a Cluster, with failovers and slots that move")
     parser.add_argument("--quorum", action="store_true", help="on a quorum, with the faults of such servers")
+    parser.add_argument("--attacked", action="store_true", help="attackers beside honest clients, and no faults")
     parser.add_argument("--linger", default="",
                         help="of the brokers: how long they keep a lock after its release; of readers, too")
     parser.add_argument("--locks", type=int, default=12, help="how many the clients share")

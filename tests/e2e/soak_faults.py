@@ -45,6 +45,8 @@ class Fault:
             self.evidence = self.row.act(self) or ""
         except (AssertionError, OSError, RedisError) as error:
             self.error = f"{type(error).__name__}: {error}"
+        if not self.row.kind:
+            return  # it must have no effect
         more = {} if self.lock is None else {"lock": self.lock}
         history.write("fault", at=since, fault=self.row.kind, actor=self.actor, actor_kind=self.actor_kind,
                       lasts=ns(boot_now() - since) if self.value is None else ns(self.value), **more)

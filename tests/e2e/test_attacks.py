@@ -2,11 +2,20 @@
 """A short sample of the attacks. `attacks.py` runs all of them, for longer."""
 import pytest
 
-from attacks import GROWTH_MB, is_hardened, run_attack
+import unread_sessions
+from attacks import GROWTH_MB, is_hardened, most_mb, run_attack
 
 SECONDS, SESSIONS = 1.5, 20
 # What no budget of the door bounds in time.
 WITH_HARDENED_GRPC = ["priority/unix", "hpack-varint/unix", "ping", "rapid-reset", "acquire-waiting", "watch"]
+
+
+# By requests that never end, and by requests that wait for their answers.
+@pytest.mark.parametrize("name", ["http-slow", "http-waits/unix", "ops-hold"])
+def test_one_peer_keeps_nobody_out(name):
+    attack, _, over = name.partition("/")
+    row = run_attack(attack, SECONDS, over or "tcp", sessions=SESSIONS)
+    assert row["alive"] and row["asked"] and not row["unanswered"], row
 
 
 # By frames and messages that are of no use, by what it begins with, by the number of its connections, and by calls.
@@ -19,3 +28,11 @@ def test_honest_callers_lose_nothing(name):
     assert row["alive"] and row["honest"]["lost"] == 0 and not row["honest"]["ended"], row
     assert row["served_s"] < 5 and row["grew_mb"] < GROWTH_MB, row
     assert row["cuts"] or row["refused"], row
+
+
+@pytest.mark.parametrize("name", unread_sessions.ATTACKS)
+def test_a_thousand_sessions_that_read_nothing_are_bounded_and_told(name):
+    row = run_attack(name, 4, sessions=SESSIONS)
+    assert row["alive"] and row["honest"]["lost"] == 0 and not row["honest"]["ended"], row
+    assert row["served_s"] < 5 and row["grew_mb"] < most_mb(name), row
+    assert sum(row["ends"].values()) == 1000 and not unread_sessions.untold(row["ends"]), row["ends"]

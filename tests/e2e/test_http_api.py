@@ -231,6 +231,30 @@ def test_nobody_from_outside_passes_for_the_face(world):
         assert refused.value.details().startswith(f"uid:{os.getuid()} "), "the kernel says who calls"
 
 
+def test_what_headers_say_names_nobody(world):
+    """Neither who calls and from where, nor where a watch goes on."""
+    folder = pathlib.Path(world.folder)
+    policy = folder / "policy.yaml"
+    policy.write_text(f'version: 1\nrules:\n- name: us\n  who: ["uid:{os.getuid()}"]\n  locks: ["*"]\n'
+                      "  may: [exclusive, look, watch]\n  broker: [sessions]\n", encoding="utf-8")
+    daemon = world.distlockd(world.redis().url, "--http-api", f"unix://{folder}/http.sock", "--policy", policy)
+    said = ("X-Forwarded-For: 203.0.113.9", "X-Real-IP: 203.0.113.9", "Forwarded: for=203.0.113.9",
+            "X-Forwarded-Client-Cert: URI=spiffe://example.org/ns/shop/sa/admin", "X-Forwarded-User: uid:12345",
+            "X-Forwarded-Host: evil.example", "Last-Event-ID: 7",
+            "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    curl = Curl(http_face(daemon), *(part for header in said for part in ("-H", header)))
+    grant_of(curl.acquire("k"))
+    holder, = curl("/v1/locks/default/k").json["lock"]["holders"]
+    assert holder["identity"] == f"uid:{os.getuid()}"
+    assert curl.acquire("other", mode="LOCK_MODE_SHARED").status == 403
+    stream = Events(curl.later("/v1/watch/default/k"))
+    assert stream.next()[1]["lock"]["holders"][0]["holderId"] == holder["holderId"], "from the beginning"
+    watch, = curl("/v1/sessions").json["sessions"]
+    assert (watch["identity"], watch["peer"]) == (f"uid:{os.getuid()}", "unix:")
+    assert "203.0.113.9" not in daemon.log()
+    stream.close()
+
+
 def test_the_description_names_what_there_is(world):
     _, curl = face(world)
     described = curl("/openapi.json").json

@@ -211,8 +211,8 @@ def test_pages_elsewhere_get_nothing(world):
     assert not [name for name in ours.headers if name.startswith("access-control") or name == "set-cookie"]
 
 
-def test_connections_beyond_the_limit_are_told_so(world):
-    daemon, curl = face(world, "--http-api-connections", "3")
+def test_connections_beyond_the_share_of_one_caller_are_told_so(world):
+    daemon, curl = face(world, "--http-api-connections", "6")
     curl.acquire("k", ttl="600s")
     with daemon.client() as client:
         waiting = []
@@ -222,6 +222,8 @@ def test_connections_beyond_the_limit_are_told_so(world):
             eventually(lambda: client.lock("k").queue_length == count, f"{count} of them waiting")
     refused = curl("/v1/locks")
     assert (refused.status, refused.json["code"], refused.headers["retry-after"]) == (503, 14, "1")
+    assert "one caller" in refused.json["message"]
+    assert curl("/v1/locks", "--interface", "127.0.0.2").status == 200, "another address has a share of its own"
     for one in waiting:
         one.kill()
         one.wait()

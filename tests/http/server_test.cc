@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -25,7 +26,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-int Dial(const std::string& address) {
+int Dial(const std::string& address, const char* source = "127.0.0.1") {
   if (address.starts_with("unix://")) {
     sockaddr_un to{};
     to.sun_family = AF_UNIX;
@@ -39,6 +40,10 @@ int Dial(const std::string& address) {
   to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in from{};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = inet_addr(source);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof(from)), 0);
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   return fd;
 }
@@ -56,6 +61,13 @@ std::string Receive(int fd, const std::string& until = "") {
     if (!until.empty() && got.ends_with(until)) break;
   }
   return got;
+}
+
+// Whether the server ends the connection without having answered.
+bool IsCut(int fd) {
+  pollfd at{.fd = fd, .events = POLLIN, .revents = 0};
+  char byte = 0;
+  return poll(&at, 1, 5'000) == 1 && recv(fd, &byte, 1, 0) <= 0;
 }
 
 // Hands each exchange to the test.
@@ -87,8 +99,8 @@ class ServerTest : public ::testing::Test {
     return next.get();
   }
 
-  int Ask(const std::string& head = "GET /x HTTP/1.1", const std::string& body = "") {
-    const int fd = Dial(server_->address());
+  int Ask(const std::string& head = "GET /x HTTP/1.1", const std::string& body = "", const char* source = "127.0.0.1") {
+    const int fd = Dial(server_->address(), source);
     Send(fd, head + "\r\nHost: localhost\r\n" +
                  (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body);
     return fd;
@@ -245,6 +257,98 @@ TEST_F(ServerTest, ItsOwnErrorsLookAsTheOwnerSays) {
   close(first);
 }
 
+constexpr const char* kOther = "127.0.0.2";
+constexpr const char* kThird = "127.0.0.3";
+
+TEST_F(ServerTest, OneCallerHasItsShareOfWhatIsServed) {
+  Begin({.address = "127.0.0.1:0", .max_connections = 4, .spare_connections = 4});
+  const std::string get = "GET /x HTTP/1.1";
+  std::vector<int> fds;
+  std::vector<std::shared_ptr<Exchange>> held;
+  for (int i = 0; i < 2; ++i) {
+    fds.push_back(Ask(get, "", kOther));
+    held.push_back(NextExchange());
+  }
+  for (int i = 0; i < 3; ++i) {
+    fds.push_back(Ask(get, "", kOther));
+    EXPECT_THAT(Receive(fds.back()), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n"),
+                                           EndsWith("all 2 connections that one caller may have are in use\n")));
+  }
+  fds.push_back(Ask());
+  NextExchange()->Answer({.body = "served", .headers = {}});
+  EXPECT_THAT(Receive(fds.back(), "served"), StartsWith("HTTP/1.1 200 "));
+  held.front()->Answer({.body = "done", .headers = {}});
+  Receive(fds.front(), "done");
+  fds.push_back(Ask(get, "", kOther));
+  NextExchange()->Answer({.body = "again", .headers = {}});
+  EXPECT_THAT(Receive(fds.back(), "again"), StartsWith("HTTP/1.1 200 "));
+  for (const int fd : fds) close(fd);
+}
+
+TEST_F(ServerTest, OneCallerThatOpensTooManyLosesItsOldest) {
+  Begin({.address = "127.0.0.1:0", .max_connections = 4});
+  const int of_another = Dial(server_->address());
+  const int oldest = Dial(server_->address(), kOther);
+  const int used = Ask("GET /x HTTP/1.1", "", kOther);
+  NextExchange()->Answer({.body = "once", .headers = {}});
+  Receive(used, "once");
+  const int newest = Ask("GET /x HTTP/1.1", "", kOther);
+  ASSERT_TRUE(IsCut(oldest));
+  const auto held = NextExchange();
+  const int last = Ask("GET /x HTTP/1.1", "", kOther);
+  ASSERT_TRUE(IsCut(used)) << "it waits for its next request";
+  const auto held_too = NextExchange();
+  const int refused = Dial(server_->address(), kOther);
+  ASSERT_TRUE(IsCut(refused)) << "both of its others are served";
+  Send(of_another, "GET /y HTTP/1.1\r\nHost: h\r\n\r\n");
+  const auto others = NextExchange();
+  EXPECT_EQ(others->request().path, "/y") << "nobody else loses one";
+  for (const int fd : {of_another, oldest, used, newest, last, refused}) close(fd);
+}
+
+TEST_F(ServerTest, WhenAllAreOpenWhoeverHasWaitedTheLongestMakesRoom) {
+  Begin({.address = "127.0.0.1:0", .max_connections = 4});
+  std::vector<int> quiet;
+  for (const char* source : {kOther, kOther, kThird, kThird}) quiet.push_back(Dial(server_->address(), source));
+  for (const int oldest : {quiet[0], quiet[1]}) {
+    const int fd = Ask();
+    ASSERT_TRUE(IsCut(oldest));
+    quiet.push_back(fd);
+    NextExchange()->Answer({.body = "served", .headers = {}});
+    EXPECT_THAT(Receive(fd, "served"), StartsWith("HTTP/1.1 200 "));
+  }
+  for (const int fd : quiet) close(fd);
+}
+
+TEST_F(ServerTest, WhatACutConnectionAsksIsNotDone) {
+  std::promise<void> busy;
+  std::promise<void> go_on;
+  std::vector<std::string> asked;
+  auto started = Server::Start({.address = "127.0.0.1:0", .max_connections = 4}, [&](const auto& exchange) {
+    asked.push_back(exchange->request().path);
+    if (asked.size() == 1) {
+      busy.set_value();
+      go_on.get_future().wait();
+    }
+    exchange->Answer({.headers = {{"Connection", "close"}}});
+  });
+  ASSERT_TRUE(started.ok()) << started.status();
+  server_ = *std::move(started);
+  const int cut = Dial(server_->address(), kOther);
+  const int kept = Dial(server_->address(), kOther);
+  const int blocks = Ask("GET /blocks HTTP/1.1");
+  busy.get_future().wait();
+  // The server's thread sees both together: the request, and the connection for which its own makes room.
+  Send(cut, "GET /cut HTTP/1.1\r\nHost: h\r\n\r\n");
+  const int newest = Ask("GET /newest HTTP/1.1", "", kOther);
+  go_on.set_value();
+  EXPECT_TRUE(IsCut(cut));
+  EXPECT_THAT(Receive(newest), StartsWith("HTTP/1.1 200 "));
+  for (const int fd : {cut, kept, blocks, newest}) close(fd);
+  server_.reset();
+  EXPECT_THAT(asked, ::testing::ElementsAre("/blocks", "/newest"));
+}
+
 TEST_F(ServerTest, AUnixSocketNamesItsUser) {
   const auto folder = std::filesystem::temp_directory_path() / ("http-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
@@ -258,6 +362,7 @@ TEST_F(ServerTest, AUnixSocketNamesItsUser) {
   EXPECT_EQ(exchange->request().peer.address, "unix:");
   ASSERT_TRUE(exchange->request().peer.user);
   EXPECT_EQ(exchange->request().peer.user->uid, getuid());
+  EXPECT_EQ(exchange->request().peer.counts_as, "unix:uid=" + std::to_string(getuid()));
   exchange->Answer({});
   Receive(fd, "\r\n\r\n");
   close(fd);

@@ -104,9 +104,9 @@ export class Stage {
     this.tell();
   }
 
-  opened({validity = 3, features = ['permit', 'adopt'], link, maxBytes = 64 << 10} = {}) {
+  opened({validity = 3, features = ['permit', 'adopt'], link, maxBytes = 64 << 10, maxUnanswered = 0} = {}) {
     const opened = message(wire.SessionOpened, {sessionId: 's', brokerId: 'b', maxMessageBytes: maxBytes, features,
-      validity: duration(ms(validity)), heartbeatInterval: duration(ms(validity) / 3)});
+      maxUnanswered, validity: duration(ms(validity)), heartbeatInterval: duration(ms(validity) / 3)});
     this.hear({$case: 'opened', opened}, {link});
   }
 
@@ -145,6 +145,15 @@ export class Stage {
 
   queued(hold, fields = {}) {
     this.hear({$case: 'queued', queued: message(wire.AcquireQueued, fields)}, {id: hold.id});
+  }
+
+  /** Grants all acquires, as they are sent. */
+  grantAll() {
+    let sent = of(this.sent(), 'acquire');
+    while (sent.length > 0) {
+      for (const {id} of sent) this.grant({id});
+      sent = of(this.sent(), 'acquire');
+    }
   }
 
   drain(seconds = 30) {

@@ -95,6 +95,7 @@ STAGES = [
     soak("sentinel", 60),
     soak("cluster", 60),
     soak("quorum", 60),
+    soak("attacked", 20),
     once("bench", (*PRODUCT, "deploy/grpc", "tests/bench"),
          ("tests/bench/run.sh", "--peers", "--rounds", "5", "--json", "build/release-list/bench.json"),
          ("tests/bench/run.sh", "--quick", "--json", "build/release-list/bench.json")),

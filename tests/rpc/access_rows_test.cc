@@ -143,10 +143,11 @@ std::map<std::string, Driver> Drivers() {
     return Command(broker, [](auto& command) { command.mutable_downgrade()->set_lease_id(LeaseOf("k")); });
   };
   // The driver of a session sends all of these.
-  for (const char* command : {"open", "cancel", "heartbeat", "goodbye"}) {
+  for (const char* command : {"open", "authenticate", "cancel", "heartbeat", "goodbye"}) {
     drivers[std::string("SessionCommand.") + command] = [](TestBroker& broker) {
       TestSession session(broker.locks());
-      session.Open().Heartbeat(1).Cancel(5).Goodbye().Send();
+      session.Open().Heartbeat(1).Cancel(5).Add(2).mutable_authenticate()->set_authorization("Bearer x");
+      session.Goodbye().Send();
       return session.Finish();
     };
   }

@@ -36,7 +36,7 @@ struct Guarded {
                     std::lock_guard lock(mu);
                     seen.emplace_back(event.outcome, std::string(event.rule));
                   },
-              .unix_seconds = [] { return kNow; },
+              .unix_seconds = [this] { return now_s.load(); },
               .boot_ns = [] { return int64_t{0}; }}) {
     gate.Replace(PolicyOf(rules), nullptr, nullptr);
     TestOptions options;
@@ -56,6 +56,7 @@ struct Guarded {
   }
 
   std::atomic<uint32_t> uid = 7;
+  std::atomic<int64_t> now_s = kNow;
   std::mutex mu;
   std::vector<std::pair<AccessOutcome, std::string>> seen;
   Gate gate;

@@ -51,7 +51,7 @@ TEST(Proof, ACertificateThatHasExpiredTakesNothingNew) {
   Visitor visitor = t.Arrive({.peer = "p", .tls = access::TlsPeer{.dns = {"a.example"}, .not_after_s = kNow + 10}});
   EXPECT_EQ(t.Refused(visitor), "");
   t.now_s = kNow + 10;
-  EXPECT_THAT(t.Refused(visitor), HasSubstr("has expired; open another one with a new proof"));
+  EXPECT_THAT(t.Refused(visitor), HasSubstr("has expired; bring it a new proof, or open another one"));
   t.ExpectKeepsWhatItHas(visitor);
 }
 
@@ -61,14 +61,17 @@ class Token : public testing::Test {
     return *access::JwtKeys::Parse("{\"keys\":[" + one.Json() + "," + other.Json() + "]}", "jwks", "https://issuer",
                                    "distlock");
   }
-  Visitor Shows(const access::SigningKey& key, const std::string& id) {
-    return t_.Arrive(
-        {.peer = "p",
-         .keeps_secrets = true,
-         .authorization = {"Bearer " + key.Sign(R"({"iss":"https://issuer","aud":"distlock","sub":"me","exp":)" +
-                                                    std::to_string(kNow + 10) + "}",
-                                                "ES256", id)}});
+  static access::PeerFacts Facts(const access::SigningKey& key, const std::string& id, int64_t until = kNow + 10,
+                                 const std::string& subject = "me") {
+    return {.peer = "p", .keeps_secrets = true, .authorization = {Bearer(key, id, until, subject)}};
   }
+  static std::string Bearer(const access::SigningKey& key, const std::string& id, int64_t until,
+                            const std::string& subject = "me") {
+    const std::string claims =
+        R"({"iss":"https://issuer","aud":"distlock","sub":")" + subject + R"(","exp":)" + std::to_string(until) + "}";
+    return "Bearer " + key.Sign(claims, "ES256", id);
+  }
+  Visitor Shows(const access::SigningKey& key, const std::string& id) { return t_.Arrive(Facts(key, id)); }
 
   Clocked t_;
   const access::SigningKey old_{access::SigningKey::Type::kEc, "old"};
@@ -97,6 +100,77 @@ TEST_F(Token, WhoseKeyIsGoneTakesNothingNew) {
   const access::SigningKey stranger(access::SigningKey::Type::kEc, "old");
   t_.gate.Replace(nullptr, nullptr, Keys(new_, stranger));
   EXPECT_THAT(t_.Refused(visitor), HasSubstr("counts no more"));
+}
+
+TEST_F(Token, ANewOneOfTheSameCallerGoesOn) {
+  t_.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  Visitor visitor = Shows(old_, "old");
+  EXPECT_EQ(t_.gate.ProofLeft(visitor), std::chrono::seconds(10 + access::kJwtLeewayS));
+  t_.now_s = kNow + 10 + access::kJwtLeewayS;
+  EXPECT_EQ(t_.gate.ProofLeft(visitor), std::chrono::seconds(0));
+  ASSERT_THAT(t_.Refused(visitor), HasSubstr("has expired"));
+  auto again = t_.gate.ArriveAgain(visitor, Facts(new_, "new", t_.now_s + 3600));
+  ASSERT_TRUE(std::holds_alternative<Visitor>(again));
+  EXPECT_EQ(t_.Refused(std::get<Visitor>(again)), "");
+  EXPECT_EQ(t_.gate.ProofLeft(std::get<Visitor>(again)), std::chrono::seconds(3600 + access::kJwtLeewayS));
+}
+
+TEST_F(Token, ANewOneThatIsWrongOrSomebodyElsesIsRefused) {
+  t_.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  const Visitor visitor = Shows(old_, "old");
+  const auto refused = [&](const access::PeerFacts& facts) {
+    const auto again = t_.gate.ArriveAgain(visitor, facts);
+    const auto* const refusal = std::get_if<v1::Refusal>(&again);
+    return refusal == nullptr ? v1::REFUSAL_REASON_UNSPECIFIED : refusal->reason();
+  };
+  EXPECT_EQ(refused(Facts(new_, "new", kNow + 10, "another")), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  EXPECT_EQ(refused(Facts(new_, "old")), v1::REFUSAL_REASON_UNAUTHENTICATED) << "not signed by that key";
+  EXPECT_EQ(refused(Facts(new_, "new", kNow - 1000)), v1::REFUSAL_REASON_UNAUTHENTICATED) << "over already";
+  EXPECT_EQ(refused({.peer = "p"}), v1::REFUSAL_REASON_PERMISSION_DENIED) << "proves nothing";
+}
+
+// A session whose token ends, and goes on with another one.
+TEST_F(Token, ASessionOutlivesIt) {
+  Guarded guarded("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [acquire]}\n");
+  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  TestSession session(guarded.broker->locks(), Bearer(old_, "old", kNow + 10));
+  session.Open().Acquire(2, "a").Send();
+  const v1::SessionOpened opened = session.Next().opened();
+  EXPECT_THAT(opened.features(), testing::Contains("authenticate"));
+  EXPECT_EQ(opened.proof_valid_for().seconds(), 10 + access::kJwtLeewayS);
+  EXPECT_GT(opened.max_unanswered(), 0);
+  ASSERT_TRUE(session.Next().has_granted());
+
+  guarded.now_s = kNow + 10 + access::kJwtLeewayS;
+  const auto answer = [&](int64_t id) {
+    session.Send();
+    for (;;) {
+      v1::SessionEvent event = session.Next();
+      if (event.id() == id || event.event_case() == v1::SessionEvent::EVENT_NOT_SET) return event;
+    }
+  };
+  session.Acquire(3, "b");
+  EXPECT_EQ(answer(3).refused().reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  const auto shows = [&](int64_t id, const std::string& bearer) {
+    session.Add(static_cast<uint64_t>(id)).mutable_authenticate()->set_authorization(bearer);
+  };
+  shows(4, Bearer(new_, "new", kNow + 3600, "another"));
+  EXPECT_EQ(answer(4).refused().reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  shows(5, "Bearer x.y.z");
+  const v1::Refusal wrong = answer(5).refused();
+  EXPECT_EQ(wrong.reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  EXPECT_THAT(wrong.message(), testing::Not(HasSubstr("x.y.z")));
+  shows(6, std::string(9000, 'x'));
+  EXPECT_EQ(answer(6).refused().reason(), v1::REFUSAL_REASON_INVALID_ARGUMENT);
+  // In one message with what it is for.
+  shows(7, Bearer(new_, "new", kNow + 3600));
+  session.Acquire(8, "c");
+  const v1::SessionEvent done = answer(7);
+  EXPECT_EQ(done.authenticated().identity(), opened.identity());
+  EXPECT_EQ(done.authenticated().valid_for().seconds(), 3600 - 10);
+  EXPECT_TRUE(answer(8).has_granted());
+  session.Release(9, 2);
+  EXPECT_TRUE(answer(9).has_released()) << "what was held all along";
 }
 
 }  // namespace

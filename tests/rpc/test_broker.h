@@ -66,7 +66,11 @@ class TestBroker {
 
 class TestSession {
  public:
-  explicit TestSession(v1::LockService::Stub& stub) : stream_(stub.Session(&context_)) {}
+  // authorization: metadata of the call; "": none.
+  explicit TestSession(v1::LockService::Stub& stub, const std::string& authorization = "") {
+    if (!authorization.empty()) context_.AddMetadata("authorization", authorization);
+    stream_ = stub.Session(&context_);
+  }
   ~TestSession();
 
   // These commands gather until Send.

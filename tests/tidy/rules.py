@@ -20,7 +20,7 @@ OTHERS = "proto/third_party/"  # files of other projects stay as those wrote the
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
 # what lies in server/store itself.
 SERVER_ROOMS = ("core", "access", "contract", "door", "http", "store", "shard", "rpc", "web", "ops", "main", "lua",
-                "text")
+                "peer", "text")
 GRPC = ("grpc", "google/", "distlock/")
 STUBS = ("grpc", "google/", "distlock/v1/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
@@ -63,7 +63,7 @@ MAY_INCLUDE = {
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
     "server/access": ({"access", "text"}, GRPC + ("hiredis", "uv.h", "fstream", "thread", "mutex", "ctime", "chrono")),
     "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/door": ({"door", "text"}, GRPC + ("hiredis", "uv.h")),
+    "server/door": ({"door", "peer", "text"}, GRPC + ("hiredis", "uv.h")),
     "server/rpc": ({"access", "core", "contract", "door", "store", "shard", "rpc", "rpc/admission", "rpc/call",
                     "rpc/callers", "rpc/engine", "rpc/frontend", "rpc/gate", "rpc/inside", "rpc/listings",
                     "rpc/rate_limit", "rpc/stream"}, ("hiredis", "uv.h")),
@@ -89,9 +89,10 @@ MAY_INCLUDE = {
     "server/rpc/stream": ({"access", "core", "contract", "door", "shard", "rpc/arrival", "rpc/callers", "rpc/engine",
                            "rpc/frontend", "rpc/quota", "rpc/rate_limit", "rpc/stream"},
                           ("*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/http": ({"http", "text"}, GRPC + ("hiredis", "uv.h")),
+    "server/http": ({"http", "peer", "text"}, GRPC + ("hiredis", "uv.h")),
     "server/web": ({"contract", "http", "text", "web", "rpc/inside"}, ("*.grpc.pb.h", "microhttpd", "hiredis", "uv.h")),
     "server/ops": ({"http", "ops", "text"}, GRPC + ("microhttpd", "hiredis", "uv.h")),
+    "server/peer": ({"peer", "text"}, GRPC + ("absl/", "hiredis", "uv.h")),
     "server/text": ({"text"}, GRPC + ("absl/", "hiredis", "uv.h")),
     "server/main": (set(SERVER_ROOMS) | {"rpc/gate", "store/embedded", "store/open_store"}, ("hiredis",)),
     # A program on the client library, with no stubs of its own.

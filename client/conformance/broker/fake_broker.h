@@ -47,6 +47,7 @@ class FakeBroker final : public v1::LockService::WithCallbackMethod_Session<v1::
     int64_t heartbeat_interval_ms = 0;  // 0: a third of the validity
     int32_t max_message_bytes = 0;      // 0: not told
     int32_t max_leases = 0;             // 0: not told
+    int32_t max_unanswered = 0;         // 0: not told
     std::vector<std::string> features{"adopt"};
     bool answer_heartbeats = true;
     bool answer_open = true;

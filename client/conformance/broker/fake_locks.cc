@@ -38,11 +38,13 @@ void FakeBroker::Handle(Peer& session, const v1::SessionCommand& command, v1::Se
   switch (command.command_case()) {
     case v1::SessionCommand::kOpen: {
       if (!behaviour_.answer_open) return;
-      v1::SessionOpened* opened = out.add_events()->mutable_opened();
+      out.add_events()->set_id(command.id());
+      v1::SessionOpened* opened = out.mutable_events()->rbegin()->mutable_opened();
       SetMillis(behaviour_.validity_ms, opened->mutable_validity());
       for (const std::string& feature : behaviour_.features) opened->add_features(feature);
       opened->set_max_message_bytes(behaviour_.max_message_bytes);
       opened->set_max_leases(behaviour_.max_leases);
+      opened->set_max_unanswered(behaviour_.max_unanswered);
       const int64_t interval_ms = behaviour_.heartbeat_interval_ms;
       SetMillis(interval_ms > 0 ? interval_ms : behaviour_.validity_ms / 3, opened->mutable_heartbeat_interval());
       return;

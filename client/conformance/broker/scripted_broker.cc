@@ -111,6 +111,7 @@ const std::map<std::string, std::function<void(Behaviour&, const json&)>>& Switc
       {"heartbeat_interval_ms", [](Behaviour& b, const json& to) { to.get_to(b.heartbeat_interval_ms); }},
       {"max_leases", [](Behaviour& b, const json& to) { to.get_to(b.max_leases); }},
       {"max_message_bytes", [](Behaviour& b, const json& to) { to.get_to(b.max_message_bytes); }},
+      {"max_unanswered", [](Behaviour& b, const json& to) { to.get_to(b.max_unanswered); }},
       {"sessions", [](Behaviour& b, const json& to) { b.open_status = StatusOf(to); }},
       {"validity_ms", [](Behaviour& b, const json& to) { to.get_to(b.validity_ms); }},
   };

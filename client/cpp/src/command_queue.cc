@@ -29,7 +29,13 @@ v1::SessionCommand* Batch::Add(size_t bytes) {
   return message_->add_commands();
 }
 
+void Batch::Beat(int64_t seq) {
+  Add(0)->mutable_heartbeat()->set_seq(seq);
+  beats_ = true;
+}
+
 void Batch::Clear() {
+  beats_ = false;
   arena_.Reset();
   message_ = google::protobuf::Arena::CreateMessage<v1::SessionRequest>(&arena_);
   bytes_ = 0;
@@ -89,10 +95,16 @@ void CommandQueue::Downgrade(int64_t id, int64_t acquire_id) {
   command->mutable_downgrade()->set_acquire_id(acquire_id);
 }
 
+void CommandQueue::Authenticate(int64_t id, const std::string& authorization) {
+  v1::SessionCommand* command = Add(authorization.size());
+  command->set_id(id);
+  command->mutable_authenticate()->set_authorization(authorization);
+}
+
 void CommandQueue::Heartbeat(int64_t seq) {
   // Into the batch that leaves next, however full it is: the deadlines count from now.
-  v1::SessionCommand* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
-  command->mutable_heartbeat()->set_seq(seq);
+  if (!HasNext()) waiting_.push_front(NewBatch());
+  waiting_.front()->Beat(seq);
 }
 
 void CommandQueue::Goodbye() { Add(0)->mutable_goodbye(); }
@@ -101,8 +113,18 @@ void CommandQueue::SetMessageBytes(int32_t message_bytes) {
   batch_bytes_ = BatchBytes(message_bytes > 0 ? static_cast<size_t>(message_bytes) : wire::kMostMessageBytes);
 }
 
+void CommandQueue::SetMostAhead(int32_t commands) {
+  most_ahead_ = commands > 0 ? static_cast<size_t>(commands) : kMostAhead;
+}
+
 std::unique_ptr<Batch> CommandQueue::Take() {
-  if (waiting_.empty()) return nullptr;
+  if (!HasNext()) return nullptr;
+  std::unique_ptr<Batch> batch = TakeFirst();
+  ahead_.Sent(batch->message());
+  return batch;
+}
+
+std::unique_ptr<Batch> CommandQueue::TakeFirst() {
   std::unique_ptr<Batch> batch = std::move(waiting_.front());
   waiting_.pop_front();
   return batch;
@@ -115,15 +137,23 @@ void CommandQueue::Recycle(std::unique_ptr<Batch> batch) {
 }
 
 void CommandQueue::Clear() {
-  while (!waiting_.empty()) Recycle(Take());
+  while (!waiting_.empty()) Recycle(TakeFirst());
+  ahead_.Clear();
   SetMessageBytes(0);
+  SetMostAhead(0);
+}
+
+std::unique_ptr<Batch> CommandQueue::NewBatch() {
+  if (spare_.empty()) return std::make_unique<Batch>();
+  std::unique_ptr<Batch> batch = std::move(spare_.back());
+  spare_.pop_back();
+  return batch;
 }
 
 v1::SessionCommand* CommandQueue::Add(size_t bytes) {
-  if (waiting_.empty() || waiting_.back()->bytes() + bytes > batch_bytes_) {
-    if (spare_.empty()) spare_.push_back(std::make_unique<Batch>());
-    waiting_.push_back(std::move(spare_.back()));
-    spare_.pop_back();
+  const Batch* const last = waiting_.empty() ? nullptr : waiting_.back().get();
+  if (last == nullptr || last->bytes() + bytes > batch_bytes_ || last->commands() >= most_ahead_) {
+    waiting_.push_back(NewBatch());
   }
   return waiting_.back()->Add(bytes);
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "commands_ahead.h"
 #include "distlock/v1/lock_service.pb.h"
 #include "distlock/wire/limits.h"
 #include "process_claim.h"
@@ -31,9 +32,12 @@ class Batch {
  public:
   Batch();
   v1::SessionCommand* Add(size_t bytes);
+  void Beat(int64_t seq);
   void Clear();
   const v1::SessionRequest& message() const { return *message_; }
   size_t bytes() const { return bytes_; }
+  size_t commands() const { return static_cast<size_t>(message_->commands_size()); }
+  bool beats() const { return beats_; }  // it must leave next
 
  private:
   static constexpr size_t kFirstBlock = 32 << 10;
@@ -42,6 +46,7 @@ class Batch {
   google::protobuf::Arena arena_;
   v1::SessionRequest* message_;
   size_t bytes_ = 0;
+  bool beats_ = false;
 };
 
 class CommandQueue {
@@ -64,14 +69,24 @@ class CommandQueue {
   void Release(int64_t id, int64_t acquire_id, bool lapsed = false);
   void Cancel(int64_t id, int64_t acquire_id);
   void Downgrade(int64_t id, int64_t acquire_id);
+  void Authenticate(int64_t id, const std::string& authorization);
+  // Into the message that leaves next.
   void Heartbeat(int64_t seq);
   void Goodbye();
+
+  // SessionOpened.max_unanswered: no batch leaves that would make it more commands without any event, but a single one.
+  // 0: the broker has not told it.
+  void SetMostAhead(int32_t commands);
+  // An event has come under this id.
+  void Answered(int64_t id) { ahead_.Answered(id); }
 
   // SessionOpened.max_message_bytes, for the commands that are added from now on. 0: the broker has not told it.
   void SetMessageBytes(int32_t message_bytes);
   size_t batch_bytes() const { return batch_bytes_; }
 
   bool empty() const { return waiting_.empty(); }
+  // Whether Take would find one.
+  bool HasNext() const { return !waiting_.empty() && MayLeave(*waiting_.front()); }
   // The oldest batch, or null.
   std::unique_ptr<Batch> Take();
   void Recycle(std::unique_ptr<Batch> batch);
@@ -80,10 +95,18 @@ class CommandQueue {
 
  private:
   static constexpr size_t kSpareBatches = 4;
+  static constexpr size_t kMostAhead = 256;
 
   v1::SessionCommand* Add(size_t bytes);
+  std::unique_ptr<Batch> NewBatch();
+  std::unique_ptr<Batch> TakeFirst();
+  bool MayLeave(const Batch& batch) const {
+    return ahead_.count() == 0 || batch.beats() || ahead_.count() + batch.commands() <= most_ahead_;
+  }
 
   size_t batch_bytes_ = BatchBytes(wire::kMostMessageBytes);
+  size_t most_ahead_ = kMostAhead;
+  CommandsAhead ahead_;
   std::deque<std::unique_ptr<Batch>> waiting_;
   std::vector<std::unique_ptr<Batch>> spare_;
 };

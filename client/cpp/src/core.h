@@ -135,6 +135,8 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // When the broker has been silent for too long: breaks the stream and returns it, with the caller counted in
   // use.operations. Else null.
+  // On the Core's thread: tells the table what proof is shown to the link's broker now.
+  void ShowProof(int link) ABSL_LOCKS_EXCLUDED(mu_);
   Stream* BreakIfLapsed(int link, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(int link, EndCause cause, const std::string& why, int64_t now_ns, Effects& fx)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

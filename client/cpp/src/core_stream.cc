@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core.h"
+#include "distlock/wire/bearer.h"
 
 namespace distlock::internal {
 namespace {
@@ -21,6 +22,7 @@ void Core::Run() {
     timer_.Wait();
     Effects fx;
     std::array<Stream*, LockTable::kLinks> lapsed{};
+    std::array<bool, LockTable::kLinks> looks{};
     bool start = false;
     {
       MutexLock lock(&mu_);
@@ -33,6 +35,9 @@ void Core::Run() {
           lapsed[static_cast<size_t>(link)] = BreakIfLapsed(link, now_ns, fx);
         }
         table_.Tick(now_ns, fx);
+        for (int link = 0; link < LockTable::kLinks; ++link) {
+          looks[static_cast<size_t>(link)] = LineOf(link).stream != nullptr && table_.LooksForProof(link);
+        }
         FollowTable(fx);
         start = wanted_ && LineOf(present_).streams == 0 && now_ns >= reconnect_at_ns_;
         Arm();
@@ -41,9 +46,26 @@ void Core::Run() {
     for (Stream* stream : lapsed) {
       if (stream != nullptr) CancelStream(stream);
     }
+    for (int link = 0; link < LockTable::kLinks; ++link) {
+      if (looks[static_cast<size_t>(link)]) ShowProof(link);
+    }
     Tell(fx);
     if (start) StartStream();
   }
+}
+
+void Core::ShowProof(int link) {
+  const Stream* stream = nullptr;
+  std::string address;
+  {
+    MutexLock lock(&mu_);
+    stream = LineOf(link).stream;
+    if (stream == nullptr) return;
+    address = addresses_.at(LineOf(link).broker);
+  }
+  const auto proof = wire::BearerFor(address);  // reads a file
+  MutexLock lock(&mu_);
+  if (LineOf(link).stream == stream) table_.Show(proof, link);
 }
 
 Stream* Core::BreakIfLapsed(int link, int64_t now_ns, Effects& fx) {
@@ -75,6 +97,7 @@ void Core::StartStream() {
     reconnect_at_ns_ = kNever;
     Arm();
   }
+  ShowProof(stream->link());  // the one that the call will show
   transport_->Start(stream, broker, std::move(first));
 }
 

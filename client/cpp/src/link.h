@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,13 @@ struct Link {
   SessionBelief session;
   bool streaming = false;
   bool opened = false;
-  bool acked = false;   // the broker has answered a heartbeat: the stream counts as a success
-  bool adopts = false;  // the broker has told that it can
+  bool acked = false;          // the broker has answered a heartbeat: the stream counts as a success
+  bool adopts = false;         // the broker has told that it can
+  bool authenticates = false;  // the same, of new proofs
   bool draining = false;
   bool leaving = false;  // goodbye is said; new acquires wait for the next stream
   bool heartbeat_due = false;
+  std::optional<std::string> shown;  // the last proof that the broker was shown
   int64_t validity_ns = 0;
   int64_t heartbeat_interval_ns = 0;
   int64_t heartbeat_at_ns = kNever;

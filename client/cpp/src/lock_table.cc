@@ -168,6 +168,13 @@ std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns, int number) {
   return link.commands.Take();
 }
 
+void LockTable::Show(const std::optional<std::string>& authorization, int number) {
+  Link& link = at(number);
+  if (!authorization || authorization == link.shown) return;
+  link.shown = authorization;
+  if (link.opened && !link.leaving) link.commands.Authenticate(next_id_++, *authorization);
+}
+
 LeasePtr LockTable::Find(int64_t id) const {
   const auto found = live_.find(id);
   return found == live_.end() ? nullptr : found->second;

@@ -96,7 +96,11 @@ class LockTable {
   // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
   std::unique_ptr<Batch> Pack(int64_t now_ns, int link = 0);
   // Whether Pack would find anything that is asked for already.
-  bool HasToSend(int link) { return at(link).heartbeat_due || !at(link).commands.empty(); }
+  bool HasToSend(int link) { return at(link).heartbeat_due || at(link).commands.HasNext(); }
+  // Whether Show should say what is shown to brokers now: with each heartbeat, if the broker takes new proofs.
+  bool LooksForProof(int link) { return at(link).heartbeat_due && at(link).authenticates && !at(link).leaving; }
+  // Brings the link's session a proof that its broker was not shown before. nullopt: there is none.
+  void Show(const std::optional<std::string>& authorization, int link);
   void Recycle(std::unique_ptr<Batch> batch, int link = 0) { at(link).commands.Recycle(std::move(batch)); }
 
   bool opened(int link) const { return at(link).opened; }

@@ -18,6 +18,8 @@ void LockTable::OnStarted(int64_t now_ns, const std::optional<ProcessClaim>& cla
   link.session = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // it may be endless
   link.streaming = true;
   link.opened = link.acked = link.adopts = link.draining = link.leaving = link.heartbeat_due = false;
+  link.authenticates = false;
+  link.shown = std::nullopt;
   link.commands.Clear();
   link.commands.Open(next_id_++, options_.label, sessions_++, claim);
   Wake(link.session.deadline_ns());
@@ -30,6 +32,7 @@ void LockTable::OnStarted(int64_t now_ns, const std::optional<ProcessClaim>& cla
 
 void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx, int number) {
   Link& link = at(number);
+  link.commands.Answered(event.id());
   switch (event.event_case()) {
     case v1::SessionEvent::kGranted:
       return OnGrant(link, event.id(), event.granted(), now_ns, fx);
@@ -73,7 +76,11 @@ void LockTable::OnNews(const Link& link, const v1::SessionEvent& event, Effects&
 
 void LockTable::OnOpened(Link& link, const v1::SessionOpened& opened, int64_t now_ns, Effects& fx) {
   link.opened = true;
-  link.adopts = std::find(opened.features().begin(), opened.features().end(), "adopt") != opened.features().end();
+  const auto can = [&](const char* what) {
+    return std::find(opened.features().begin(), opened.features().end(), what) != opened.features().end();
+  };
+  link.adopts = can("adopt");
+  link.authenticates = can("authenticate");
   link.validity_ns = ToNs(opened.validity());
   if (link.validity_ns <= 0) link.validity_ns = kDefaultValidity;
   const int64_t interval_ns =
@@ -85,6 +92,7 @@ void LockTable::OnOpened(Link& link, const v1::SessionOpened& opened, int64_t no
   link.session.Ack(0, link.validity_ns, now_ns);
   Wake(std::min(link.heartbeat_at_ns, link.session.deadline_ns()));
   link.commands.SetMessageBytes(opened.max_message_bytes());
+  link.commands.SetMostAhead(opened.max_unanswered());
   if (&link == &current()) SendMoves(now_ns, fx);
   for (auto& [id, lease] : live_) {
     if (lease->link != &link || lease->turned_away || lease->stranded_ns == kNever) continue;

@@ -1333,6 +1333,107 @@ func (x *LockInfo) GetBlock() *LockBlock {
 	return nil
 }
 
+// A new proof of the caller that opened the session, before or after the old one has ended. Leases that are held are
+// renewed until the session ends, but with a proof that has ended it takes nothing new: UNAUTHENTICATED. Refused, and
+// the old proof stays, when the new one is wrong (UNAUTHENTICATED) or somebody else's (PERMISSION_DENIED).
+type Authenticate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Authorization string                 `protobuf:"bytes,1,opt,name=authorization,proto3" json:"authorization,omitempty"` // as the call's metadata `authorization`: "Bearer ..."; secret
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authenticate) Reset() {
+	*x = Authenticate{}
+	mi := &file_distlock_v1_lock_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authenticate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authenticate) ProtoMessage() {}
+
+func (x *Authenticate) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_lock_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authenticate.ProtoReflect.Descriptor instead.
+func (*Authenticate) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Authenticate) GetAuthorization() string {
+	if x != nil {
+		return x.Authorization
+	}
+	return ""
+}
+
+// The new proof counts from here on.
+type Authenticated struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Identity string                 `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"` // SessionOpened.identity
+	// How long from now on the session may take new locks by its proofs; unset: no end is known.
+	ValidFor      *durationpb.Duration `protobuf:"bytes,2,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authenticated) Reset() {
+	*x = Authenticated{}
+	mi := &file_distlock_v1_lock_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authenticated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authenticated) ProtoMessage() {}
+
+func (x *Authenticated) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_lock_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authenticated.ProtoReflect.Descriptor instead.
+func (*Authenticated) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Authenticated) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Authenticated) GetValidFor() *durationpb.Duration {
+	if x != nil {
+		return x.ValidFor
+	}
+	return nil
+}
+
 var File_distlock_v1_lock_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_lock_proto_rawDesc = "" +
@@ -1438,7 +1539,12 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\rfencing_token\x18\x05 \x01(\x03B\x020\x02R\ffencingToken\x12!\n" +
 	"\fqueue_length\x18\x06 \x01(\x05R\vqueueLength\x12!\n" +
 	"\fholder_count\x18\a \x01(\x05R\vholderCount\x12,\n" +
-	"\x05block\x18\b \x01(\v2\x16.distlock.v1.LockBlockR\x05block*j\n" +
+	"\x05block\x18\b \x01(\v2\x16.distlock.v1.LockBlockR\x05block\"4\n" +
+	"\fAuthenticate\x12$\n" +
+	"\rauthorization\x18\x01 \x01(\tR\rauthorization\"c\n" +
+	"\rAuthenticated\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x126\n" +
+	"\tvalid_for\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor*j\n" +
 	"\bLockMode\x12\x19\n" +
 	"\x15LOCK_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13LOCK_MODE_EXCLUSIVE\x10\x01\x12\x14\n" +
@@ -1498,7 +1604,7 @@ func file_distlock_v1_lock_proto_rawDescGZIP() []byte {
 }
 
 var file_distlock_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_distlock_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_distlock_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_distlock_v1_lock_proto_goTypes = []any{
 	(LockMode)(0),                 // 0: distlock.v1.LockMode
 	(QueuePolicy)(0),              // 1: distlock.v1.QueuePolicy
@@ -1514,51 +1620,54 @@ var file_distlock_v1_lock_proto_goTypes = []any{
 	(*LockBlock)(nil),             // 11: distlock.v1.LockBlock
 	(*Waiter)(nil),                // 12: distlock.v1.Waiter
 	(*LockInfo)(nil),              // 13: distlock.v1.LockInfo
-	nil,                           // 14: distlock.v1.LockSpec.MetadataEntry
-	nil,                           // 15: distlock.v1.Holder.MetadataEntry
-	nil,                           // 16: distlock.v1.Waiter.MetadataEntry
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*Authenticate)(nil),          // 14: distlock.v1.Authenticate
+	(*Authenticated)(nil),         // 15: distlock.v1.Authenticated
+	nil,                           // 16: distlock.v1.LockSpec.MetadataEntry
+	nil,                           // 17: distlock.v1.Holder.MetadataEntry
+	nil,                           // 18: distlock.v1.Waiter.MetadataEntry
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_distlock_v1_lock_proto_depIdxs = []int32{
 	0,  // 0: distlock.v1.LockSpec.mode:type_name -> distlock.v1.LockMode
-	17, // 1: distlock.v1.LockSpec.ttl:type_name -> google.protobuf.Duration
-	17, // 2: distlock.v1.LockSpec.max_wait:type_name -> google.protobuf.Duration
+	19, // 1: distlock.v1.LockSpec.ttl:type_name -> google.protobuf.Duration
+	19, // 2: distlock.v1.LockSpec.max_wait:type_name -> google.protobuf.Duration
 	1,  // 3: distlock.v1.LockSpec.policy:type_name -> distlock.v1.QueuePolicy
-	14, // 4: distlock.v1.LockSpec.metadata:type_name -> distlock.v1.LockSpec.MetadataEntry
-	17, // 5: distlock.v1.LockSpec.max_hold:type_name -> google.protobuf.Duration
-	17, // 6: distlock.v1.LockSpec.lock_delay:type_name -> google.protobuf.Duration
+	16, // 4: distlock.v1.LockSpec.metadata:type_name -> distlock.v1.LockSpec.MetadataEntry
+	19, // 5: distlock.v1.LockSpec.max_hold:type_name -> google.protobuf.Duration
+	19, // 6: distlock.v1.LockSpec.lock_delay:type_name -> google.protobuf.Duration
 	2,  // 7: distlock.v1.LockSpec.on_disconnect:type_name -> distlock.v1.OnDisconnect
 	0,  // 8: distlock.v1.Grant.mode:type_name -> distlock.v1.LockMode
-	17, // 9: distlock.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	17, // 10: distlock.v1.Grant.ttl:type_name -> google.protobuf.Duration
-	17, // 11: distlock.v1.Grant.waited:type_name -> google.protobuf.Duration
-	17, // 12: distlock.v1.Grant.since_granted:type_name -> google.protobuf.Duration
+	19, // 9: distlock.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	19, // 10: distlock.v1.Grant.ttl:type_name -> google.protobuf.Duration
+	19, // 11: distlock.v1.Grant.waited:type_name -> google.protobuf.Duration
+	19, // 12: distlock.v1.Grant.since_granted:type_name -> google.protobuf.Duration
 	3,  // 13: distlock.v1.Refusal.reason:type_name -> distlock.v1.RefusalReason
-	17, // 14: distlock.v1.Refusal.retry_after:type_name -> google.protobuf.Duration
-	17, // 15: distlock.v1.Refusal.waited:type_name -> google.protobuf.Duration
+	19, // 14: distlock.v1.Refusal.retry_after:type_name -> google.protobuf.Duration
+	19, // 15: distlock.v1.Refusal.waited:type_name -> google.protobuf.Duration
 	10, // 16: distlock.v1.Refusal.holders:type_name -> distlock.v1.Holder
 	9,  // 17: distlock.v1.Refusal.field_problems:type_name -> distlock.v1.FieldProblem
 	11, // 18: distlock.v1.Refusal.block:type_name -> distlock.v1.LockBlock
 	8,  // 19: distlock.v1.Refusal.denial:type_name -> distlock.v1.AccessDenial
-	15, // 20: distlock.v1.Holder.metadata:type_name -> distlock.v1.Holder.MetadataEntry
+	17, // 20: distlock.v1.Holder.metadata:type_name -> distlock.v1.Holder.MetadataEntry
 	0,  // 21: distlock.v1.Holder.mode:type_name -> distlock.v1.LockMode
-	18, // 22: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
-	17, // 23: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
-	17, // 24: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
-	18, // 25: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
-	17, // 26: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
-	16, // 27: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
+	20, // 22: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
+	19, // 23: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
+	19, // 24: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
+	20, // 25: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
+	19, // 26: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
+	18, // 27: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
 	0,  // 28: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
-	18, // 29: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
+	20, // 29: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
 	10, // 30: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
 	12, // 31: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
 	11, // 32: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	19, // 33: distlock.v1.Authenticated.valid_for:type_name -> google.protobuf.Duration
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_lock_proto_init() }
@@ -1573,7 +1682,7 @@ func file_distlock_v1_lock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_distlock_v1_lock_proto_rawDesc), len(file_distlock_v1_lock_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

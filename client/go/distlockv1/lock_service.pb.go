@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock service. The stream is the lease: when a Hold or Session stream ends, with whatever status code, its leases
-// are not the client's any more.
+// The stream is the lease: when a Hold or Session stream ends, with whatever status, its client has lost its leases.
 //
 // A failed RPC carries google.rpc.Status details: one ErrorInfo (domain "distlock", reason = a RefusalReason), and
 // RetryInfo, BadRequest, ResourceInfo where they apply. The message, names, owners and field problems in it are cut so
@@ -369,8 +368,7 @@ func (*HoldResponse_Draining) isHoldResponse_Event() {}
 
 func (*HoldResponse_Released) isHoldResponse_Event() {}
 
-// Commands are carried out in order; answers come as they are ready. At most 64 KiB: what does not fit goes into the
-// next message.
+// Commands are carried out in order; answers come as they are ready. At most 64 KiB; the next message takes the rest.
 type SessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Commands      []*SessionCommand      `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"` // carried out in this order
@@ -431,6 +429,7 @@ type SessionCommand struct {
 	//	*SessionCommand_Goodbye
 	//	*SessionCommand_Downgrade
 	//	*SessionCommand_Adopt
+	//	*SessionCommand_Authenticate
 	Command       isSessionCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -552,6 +551,15 @@ func (x *SessionCommand) GetAdopt() *AdoptLease {
 	return nil
 }
 
+func (x *SessionCommand) GetAuthenticate() *Authenticate {
+	if x != nil {
+		if x, ok := x.Command.(*SessionCommand_Authenticate); ok {
+			return x.Authenticate
+		}
+	}
+	return nil
+}
+
 type isSessionCommand_Command interface {
 	isSessionCommand_Command()
 }
@@ -588,6 +596,10 @@ type SessionCommand_Adopt struct {
 	Adopt *AdoptLease `protobuf:"bytes,9,opt,name=adopt,proto3,oneof"` // takes over a lease of another stream, or a detached one
 }
 
+type SessionCommand_Authenticate struct {
+	Authenticate *Authenticate `protobuf:"bytes,10,opt,name=authenticate,proto3,oneof"` // brings a new proof of who the caller is
+}
+
 func (*SessionCommand_Open) isSessionCommand_Command() {}
 
 func (*SessionCommand_Acquire) isSessionCommand_Command() {}
@@ -603,6 +615,8 @@ func (*SessionCommand_Goodbye) isSessionCommand_Command() {}
 func (*SessionCommand_Downgrade) isSessionCommand_Command() {}
 
 func (*SessionCommand_Adopt) isSessionCommand_Command() {}
+
+func (*SessionCommand_Authenticate) isSessionCommand_Command() {}
 
 // One lock, or up to 64 different ones, all or nothing. Of several:
 //   - Lock i becomes the acquire SessionCommand.id + i. All these ids must be free, and each of them is answered: all
@@ -944,9 +958,8 @@ func (x *ReleaseLease) GetLapsed() bool {
 	return false
 }
 
-// Withdraws an acquire that is not granted yet; the acquire is then answered by Refusal(CANCELLED). When the grant
-// crosses it, the broker releases the lease, and the client sees CANCELLED after or instead of the grant. Cancel itself
-// is not answered.
+// Withdraws an acquire that is not granted yet; the acquire, not this, is then answered by Refusal(CANCELLED). When the
+// grant crosses it, the broker releases the lease, and the client sees CANCELLED after or instead of the grant.
 type CancelAcquire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AcquireId     int64                  `protobuf:"varint,1,opt,name=acquire_id,json=acquireId,proto3" json:"acquire_id,omitempty"` // id of the acquire command
@@ -1139,6 +1152,7 @@ type SessionEvent struct {
 	//	*SessionEvent_Lost
 	//	*SessionEvent_Draining
 	//	*SessionEvent_Downgraded
+	//	*SessionEvent_Authenticated
 	Event         isSessionEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1287,6 +1301,15 @@ func (x *SessionEvent) GetDowngraded() *LeaseDowngraded {
 	return nil
 }
 
+func (x *SessionEvent) GetAuthenticated() *Authenticated {
+	if x != nil {
+		if x, ok := x.Event.(*SessionEvent_Authenticated); ok {
+			return x.Authenticated
+		}
+	}
+	return nil
+}
+
 type isSessionEvent_Event interface {
 	isSessionEvent_Event()
 }
@@ -1335,6 +1358,10 @@ type SessionEvent_Downgraded struct {
 	Downgraded *LeaseDowngraded `protobuf:"bytes,12,opt,name=downgraded,proto3,oneof"` // under the downgrade's id
 }
 
+type SessionEvent_Authenticated struct {
+	Authenticated *Authenticated `protobuf:"bytes,13,opt,name=authenticated,proto3,oneof"` // under the command's id
+}
+
 func (*SessionEvent_Opened) isSessionEvent_Event() {}
 
 func (*SessionEvent_Queued) isSessionEvent_Event() {}
@@ -1356,6 +1383,8 @@ func (*SessionEvent_Lost) isSessionEvent_Event() {}
 func (*SessionEvent_Draining) isSessionEvent_Event() {}
 
 func (*SessionEvent_Downgraded) isSessionEvent_Event() {}
+
+func (*SessionEvent_Authenticated) isSessionEvent_Event() {}
 
 // The lease is SHARED now.
 type LeaseDowngraded struct {
@@ -1411,9 +1440,11 @@ type SessionOpened struct {
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,4,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // a third of it
 	MaxMessageBytes   int32                  `protobuf:"varint,5,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`    // of a SessionRequest; a larger one ends the session
 	MaxLeases         int32                  `protobuf:"varint,6,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`                        // that this session may hold and wait for; beyond that QUOTA_EXCEEDED
-	Features          []string               `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`                                            // abilities that not every broker and store has: "permit", "adopt"
+	Features          []string               `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`                                            // what not every broker and store can: "permit", "adopt", "authenticate"
 	Identity          string                 `protobuf:"bytes,8,opt,name=identity,proto3" json:"identity,omitempty"`                                            // what the caller has proven to be; "": the broker asks nobody
 	ProcessBound      bool                   `protobuf:"varint,9,opt,name=process_bound,json=processBound,proto3" json:"process_bound,omitempty"`               // OpenSession.process is confirmed, and the end of that process is watched for
+	ProofValidFor     *durationpb.Duration   `protobuf:"bytes,10,opt,name=proof_valid_for,json=proofValidFor,proto3" json:"proof_valid_for,omitempty"`          // see Authenticated.valid_for
+	MaxUnanswered     int32                  `protobuf:"varint,11,opt,name=max_unanswered,json=maxUnanswered,proto3" json:"max_unanswered,omitempty"`           // commands without any event yet that a client may send; see session.md
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1511,6 +1542,20 @@ func (x *SessionOpened) GetProcessBound() bool {
 	return false
 }
 
+func (x *SessionOpened) GetProofValidFor() *durationpb.Duration {
+	if x != nil {
+		return x.ProofValidFor
+	}
+	return nil
+}
+
+func (x *SessionOpened) GetMaxUnanswered() int32 {
+	if x != nil {
+		return x.MaxUnanswered
+	}
+	return 0
+}
+
 // In the queue. Sent once, when the place is taken.
 type AcquireQueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1573,8 +1618,7 @@ func (x *AcquireQueued) GetBlock() *LockBlock {
 }
 
 // The answer to Heartbeat `seq`: the client may believe in every lease of the session until `valid_for` after it sent
-// that heartbeat, except in the leases that are listed with less. It covers all older heartbeats: not each
-// of them is answered.
+// that heartbeat, except in the leases that are listed with less. It covers all older heartbeats.
 type HeartbeatAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`                          // Heartbeat.seq
@@ -2448,7 +2492,7 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\breleased\x18\a \x01(\v2\x1a.distlock.v1.LeaseReleasedH\x00R\breleasedB\a\n" +
 	"\x05event\"I\n" +
 	"\x0eSessionRequest\x127\n" +
-	"\bcommands\x18\x01 \x03(\v2\x1b.distlock.v1.SessionCommandR\bcommands\"\xd7\x03\n" +
+	"\bcommands\x18\x01 \x03(\v2\x1b.distlock.v1.SessionCommandR\bcommands\"\x98\x04\n" +
 	"\x0eSessionCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12.\n" +
 	"\x04open\x18\x02 \x01(\v2\x18.distlock.v1.OpenSessionH\x00R\x04open\x125\n" +
@@ -2458,7 +2502,9 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\theartbeat\x18\x06 \x01(\v2\x16.distlock.v1.HeartbeatH\x00R\theartbeat\x120\n" +
 	"\agoodbye\x18\a \x01(\v2\x14.distlock.v1.GoodbyeH\x00R\agoodbye\x12;\n" +
 	"\tdowngrade\x18\b \x01(\v2\x1b.distlock.v1.DowngradeLeaseH\x00R\tdowngrade\x12/\n" +
-	"\x05adopt\x18\t \x01(\v2\x17.distlock.v1.AdoptLeaseH\x00R\x05adoptB\t\n" +
+	"\x05adopt\x18\t \x01(\v2\x17.distlock.v1.AdoptLeaseH\x00R\x05adopt\x12?\n" +
+	"\fauthenticate\x18\n" +
+	" \x01(\v2\x19.distlock.v1.AuthenticateH\x00R\fauthenticateB\t\n" +
 	"\acommand\"Z\n" +
 	"\fAcquireLocks\x12+\n" +
 	"\x05locks\x18\x01 \x03(\v2\x15.distlock.v1.LockSpecR\x05locks\x12\x1d\n" +
@@ -2494,7 +2540,7 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\t\n" +
 	"\aGoodbye\"D\n" +
 	"\x0fSessionResponse\x121\n" +
-	"\x06events\x18\x01 \x03(\v2\x19.distlock.v1.SessionEventR\x06events\"\x86\x05\n" +
+	"\x06events\x18\x01 \x03(\v2\x19.distlock.v1.SessionEventR\x06events\"\xca\x05\n" +
 	"\fSessionEvent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x124\n" +
 	"\x06opened\x18\x02 \x01(\v2\x1a.distlock.v1.SessionOpenedH\x00R\x06opened\x124\n" +
@@ -2510,10 +2556,11 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\bdraining\x18\v \x01(\v2\x1b.distlock.v1.BrokerDrainingH\x00R\bdraining\x12>\n" +
 	"\n" +
 	"downgraded\x18\f \x01(\v2\x1c.distlock.v1.LeaseDowngradedH\x00R\n" +
-	"downgradedB\a\n" +
+	"downgraded\x12B\n" +
+	"\rauthenticated\x18\r \x01(\v2\x1a.distlock.v1.AuthenticatedH\x00R\rauthenticatedB\a\n" +
 	"\x05event\">\n" +
 	"\x0fLeaseDowngraded\x12+\n" +
-	"\x05lease\x18\x01 \x01(\v2\x15.distlock.v1.LeaseRefR\x05lease\"\xf4\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x15.distlock.v1.LeaseRefR\x05lease\"\xde\x03\n" +
 	"\rSessionOpened\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -2525,7 +2572,10 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"max_leases\x18\x06 \x01(\x05R\tmaxLeases\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\x12\x1a\n" +
 	"\bidentity\x18\b \x01(\tR\bidentity\x12#\n" +
-	"\rprocess_bound\x18\t \x01(\bR\fprocessBound\"\x88\x01\n" +
+	"\rprocess_bound\x18\t \x01(\bR\fprocessBound\x12A\n" +
+	"\x0fproof_valid_for\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\rproofValidFor\x12%\n" +
+	"\x0emax_unanswered\x18\v \x01(\x05R\rmaxUnanswered\"\x88\x01\n" +
 	"\rAcquireQueued\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\x05R\bposition\x12-\n" +
 	"\aholders\x18\x02 \x03(\v2\x13.distlock.v1.HolderR\aholders\x12,\n" +
@@ -2654,22 +2704,24 @@ var file_distlock_v1_lock_service_proto_goTypes = []any{
 	(*DowngradeResponse)(nil),     // 34: distlock.v1.DowngradeResponse
 	(*LockSpec)(nil),              // 35: distlock.v1.LockSpec
 	(*Grant)(nil),                 // 36: distlock.v1.Grant
-	(*Refusal)(nil),               // 37: distlock.v1.Refusal
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
-	(*Holder)(nil),                // 39: distlock.v1.Holder
-	(*LockBlock)(nil),             // 40: distlock.v1.LockBlock
-	(LostReason)(0),               // 41: distlock.v1.LostReason
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*GetLockRequest)(nil),        // 43: distlock.v1.GetLockRequest
-	(*ListLocksRequest)(nil),      // 44: distlock.v1.ListLocksRequest
-	(*CheckTokenRequest)(nil),     // 45: distlock.v1.CheckTokenRequest
-	(*WatchLockRequest)(nil),      // 46: distlock.v1.WatchLockRequest
-	(*WatchLocksRequest)(nil),     // 47: distlock.v1.WatchLocksRequest
-	(*GetLockResponse)(nil),       // 48: distlock.v1.GetLockResponse
-	(*ListLocksResponse)(nil),     // 49: distlock.v1.ListLocksResponse
-	(*CheckTokenResponse)(nil),    // 50: distlock.v1.CheckTokenResponse
-	(*WatchLockResponse)(nil),     // 51: distlock.v1.WatchLockResponse
-	(*WatchLocksResponse)(nil),    // 52: distlock.v1.WatchLocksResponse
+	(*Authenticate)(nil),          // 37: distlock.v1.Authenticate
+	(*Refusal)(nil),               // 38: distlock.v1.Refusal
+	(*Authenticated)(nil),         // 39: distlock.v1.Authenticated
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*Holder)(nil),                // 41: distlock.v1.Holder
+	(*LockBlock)(nil),             // 42: distlock.v1.LockBlock
+	(LostReason)(0),               // 43: distlock.v1.LostReason
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*GetLockRequest)(nil),        // 45: distlock.v1.GetLockRequest
+	(*ListLocksRequest)(nil),      // 46: distlock.v1.ListLocksRequest
+	(*CheckTokenRequest)(nil),     // 47: distlock.v1.CheckTokenRequest
+	(*WatchLockRequest)(nil),      // 48: distlock.v1.WatchLockRequest
+	(*WatchLocksRequest)(nil),     // 49: distlock.v1.WatchLocksRequest
+	(*GetLockResponse)(nil),       // 50: distlock.v1.GetLockResponse
+	(*ListLocksResponse)(nil),     // 51: distlock.v1.ListLocksResponse
+	(*CheckTokenResponse)(nil),    // 52: distlock.v1.CheckTokenResponse
+	(*WatchLockResponse)(nil),     // 53: distlock.v1.WatchLockResponse
+	(*WatchLocksResponse)(nil),    // 54: distlock.v1.WatchLocksResponse
 }
 var file_distlock_v1_lock_service_proto_depIdxs = []int32{
 	35, // 0: distlock.v1.HoldRequest.lock:type_name -> distlock.v1.LockSpec
@@ -2690,73 +2742,76 @@ var file_distlock_v1_lock_service_proto_depIdxs = []int32{
 	13, // 15: distlock.v1.SessionCommand.goodbye:type_name -> distlock.v1.Goodbye
 	7,  // 16: distlock.v1.SessionCommand.downgrade:type_name -> distlock.v1.DowngradeLease
 	8,  // 17: distlock.v1.SessionCommand.adopt:type_name -> distlock.v1.AdoptLease
-	35, // 18: distlock.v1.AcquireLocks.locks:type_name -> distlock.v1.LockSpec
-	35, // 19: distlock.v1.AdoptLease.lock:type_name -> distlock.v1.LockSpec
-	2,  // 20: distlock.v1.OpenSession.process:type_name -> distlock.v1.ProcessClaim
-	15, // 21: distlock.v1.SessionResponse.events:type_name -> distlock.v1.SessionEvent
-	17, // 22: distlock.v1.SessionEvent.opened:type_name -> distlock.v1.SessionOpened
-	18, // 23: distlock.v1.SessionEvent.queued:type_name -> distlock.v1.AcquireQueued
-	36, // 24: distlock.v1.SessionEvent.granted:type_name -> distlock.v1.Grant
-	37, // 25: distlock.v1.SessionEvent.refused:type_name -> distlock.v1.Refusal
-	25, // 26: distlock.v1.SessionEvent.released:type_name -> distlock.v1.LeaseReleased
-	19, // 27: distlock.v1.SessionEvent.heartbeat_ack:type_name -> distlock.v1.HeartbeatAck
-	22, // 28: distlock.v1.SessionEvent.renewed:type_name -> distlock.v1.LeaseRenewed
-	23, // 29: distlock.v1.SessionEvent.at_risk:type_name -> distlock.v1.LeaseAtRisk
-	24, // 30: distlock.v1.SessionEvent.lost:type_name -> distlock.v1.LeaseLost
-	26, // 31: distlock.v1.SessionEvent.draining:type_name -> distlock.v1.BrokerDraining
-	16, // 32: distlock.v1.SessionEvent.downgraded:type_name -> distlock.v1.LeaseDowngraded
-	21, // 33: distlock.v1.LeaseDowngraded.lease:type_name -> distlock.v1.LeaseRef
-	38, // 34: distlock.v1.SessionOpened.validity:type_name -> google.protobuf.Duration
-	38, // 35: distlock.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	39, // 36: distlock.v1.AcquireQueued.holders:type_name -> distlock.v1.Holder
-	40, // 37: distlock.v1.AcquireQueued.block:type_name -> distlock.v1.LockBlock
-	38, // 38: distlock.v1.HeartbeatAck.valid_for:type_name -> google.protobuf.Duration
-	20, // 39: distlock.v1.HeartbeatAck.limits:type_name -> distlock.v1.LeaseLimit
-	38, // 40: distlock.v1.LeaseLimit.valid_for:type_name -> google.protobuf.Duration
-	21, // 41: distlock.v1.LeaseRenewed.lease:type_name -> distlock.v1.LeaseRef
-	38, // 42: distlock.v1.LeaseRenewed.valid_for:type_name -> google.protobuf.Duration
-	38, // 43: distlock.v1.LeaseRenewed.since_granted:type_name -> google.protobuf.Duration
-	21, // 44: distlock.v1.LeaseAtRisk.lease:type_name -> distlock.v1.LeaseRef
-	38, // 45: distlock.v1.LeaseAtRisk.valid_for:type_name -> google.protobuf.Duration
-	38, // 46: distlock.v1.LeaseAtRisk.since_granted:type_name -> google.protobuf.Duration
-	21, // 47: distlock.v1.LeaseLost.lease:type_name -> distlock.v1.LeaseRef
-	41, // 48: distlock.v1.LeaseLost.reason:type_name -> distlock.v1.LostReason
-	21, // 49: distlock.v1.LeaseReleased.lease:type_name -> distlock.v1.LeaseRef
-	0,  // 50: distlock.v1.LeaseReleased.outcome:type_name -> distlock.v1.ReleaseOutcome
-	38, // 51: distlock.v1.BrokerDraining.time_left:type_name -> google.protobuf.Duration
-	42, // 52: distlock.v1.BrokerDraining.deadline_time:type_name -> google.protobuf.Timestamp
-	35, // 53: distlock.v1.AcquireRequest.locks:type_name -> distlock.v1.LockSpec
-	36, // 54: distlock.v1.AcquireResponse.grants:type_name -> distlock.v1.Grant
-	38, // 55: distlock.v1.RenewResponse.valid_for:type_name -> google.protobuf.Duration
-	38, // 56: distlock.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
-	0,  // 57: distlock.v1.ReleaseResponse.outcome:type_name -> distlock.v1.ReleaseOutcome
-	1,  // 58: distlock.v1.LockService.Hold:input_type -> distlock.v1.HoldRequest
-	4,  // 59: distlock.v1.LockService.Session:input_type -> distlock.v1.SessionRequest
-	27, // 60: distlock.v1.LockService.Acquire:input_type -> distlock.v1.AcquireRequest
-	29, // 61: distlock.v1.LockService.Renew:input_type -> distlock.v1.RenewRequest
-	31, // 62: distlock.v1.LockService.Release:input_type -> distlock.v1.ReleaseRequest
-	33, // 63: distlock.v1.LockService.Downgrade:input_type -> distlock.v1.DowngradeRequest
-	43, // 64: distlock.v1.LockService.GetLock:input_type -> distlock.v1.GetLockRequest
-	44, // 65: distlock.v1.LockService.ListLocks:input_type -> distlock.v1.ListLocksRequest
-	45, // 66: distlock.v1.LockService.CheckToken:input_type -> distlock.v1.CheckTokenRequest
-	46, // 67: distlock.v1.LockService.WatchLock:input_type -> distlock.v1.WatchLockRequest
-	47, // 68: distlock.v1.LockService.WatchLocks:input_type -> distlock.v1.WatchLocksRequest
-	3,  // 69: distlock.v1.LockService.Hold:output_type -> distlock.v1.HoldResponse
-	14, // 70: distlock.v1.LockService.Session:output_type -> distlock.v1.SessionResponse
-	28, // 71: distlock.v1.LockService.Acquire:output_type -> distlock.v1.AcquireResponse
-	30, // 72: distlock.v1.LockService.Renew:output_type -> distlock.v1.RenewResponse
-	32, // 73: distlock.v1.LockService.Release:output_type -> distlock.v1.ReleaseResponse
-	34, // 74: distlock.v1.LockService.Downgrade:output_type -> distlock.v1.DowngradeResponse
-	48, // 75: distlock.v1.LockService.GetLock:output_type -> distlock.v1.GetLockResponse
-	49, // 76: distlock.v1.LockService.ListLocks:output_type -> distlock.v1.ListLocksResponse
-	50, // 77: distlock.v1.LockService.CheckToken:output_type -> distlock.v1.CheckTokenResponse
-	51, // 78: distlock.v1.LockService.WatchLock:output_type -> distlock.v1.WatchLockResponse
-	52, // 79: distlock.v1.LockService.WatchLocks:output_type -> distlock.v1.WatchLocksResponse
-	69, // [69:80] is the sub-list for method output_type
-	58, // [58:69] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	37, // 18: distlock.v1.SessionCommand.authenticate:type_name -> distlock.v1.Authenticate
+	35, // 19: distlock.v1.AcquireLocks.locks:type_name -> distlock.v1.LockSpec
+	35, // 20: distlock.v1.AdoptLease.lock:type_name -> distlock.v1.LockSpec
+	2,  // 21: distlock.v1.OpenSession.process:type_name -> distlock.v1.ProcessClaim
+	15, // 22: distlock.v1.SessionResponse.events:type_name -> distlock.v1.SessionEvent
+	17, // 23: distlock.v1.SessionEvent.opened:type_name -> distlock.v1.SessionOpened
+	18, // 24: distlock.v1.SessionEvent.queued:type_name -> distlock.v1.AcquireQueued
+	36, // 25: distlock.v1.SessionEvent.granted:type_name -> distlock.v1.Grant
+	38, // 26: distlock.v1.SessionEvent.refused:type_name -> distlock.v1.Refusal
+	25, // 27: distlock.v1.SessionEvent.released:type_name -> distlock.v1.LeaseReleased
+	19, // 28: distlock.v1.SessionEvent.heartbeat_ack:type_name -> distlock.v1.HeartbeatAck
+	22, // 29: distlock.v1.SessionEvent.renewed:type_name -> distlock.v1.LeaseRenewed
+	23, // 30: distlock.v1.SessionEvent.at_risk:type_name -> distlock.v1.LeaseAtRisk
+	24, // 31: distlock.v1.SessionEvent.lost:type_name -> distlock.v1.LeaseLost
+	26, // 32: distlock.v1.SessionEvent.draining:type_name -> distlock.v1.BrokerDraining
+	16, // 33: distlock.v1.SessionEvent.downgraded:type_name -> distlock.v1.LeaseDowngraded
+	39, // 34: distlock.v1.SessionEvent.authenticated:type_name -> distlock.v1.Authenticated
+	21, // 35: distlock.v1.LeaseDowngraded.lease:type_name -> distlock.v1.LeaseRef
+	40, // 36: distlock.v1.SessionOpened.validity:type_name -> google.protobuf.Duration
+	40, // 37: distlock.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	40, // 38: distlock.v1.SessionOpened.proof_valid_for:type_name -> google.protobuf.Duration
+	41, // 39: distlock.v1.AcquireQueued.holders:type_name -> distlock.v1.Holder
+	42, // 40: distlock.v1.AcquireQueued.block:type_name -> distlock.v1.LockBlock
+	40, // 41: distlock.v1.HeartbeatAck.valid_for:type_name -> google.protobuf.Duration
+	20, // 42: distlock.v1.HeartbeatAck.limits:type_name -> distlock.v1.LeaseLimit
+	40, // 43: distlock.v1.LeaseLimit.valid_for:type_name -> google.protobuf.Duration
+	21, // 44: distlock.v1.LeaseRenewed.lease:type_name -> distlock.v1.LeaseRef
+	40, // 45: distlock.v1.LeaseRenewed.valid_for:type_name -> google.protobuf.Duration
+	40, // 46: distlock.v1.LeaseRenewed.since_granted:type_name -> google.protobuf.Duration
+	21, // 47: distlock.v1.LeaseAtRisk.lease:type_name -> distlock.v1.LeaseRef
+	40, // 48: distlock.v1.LeaseAtRisk.valid_for:type_name -> google.protobuf.Duration
+	40, // 49: distlock.v1.LeaseAtRisk.since_granted:type_name -> google.protobuf.Duration
+	21, // 50: distlock.v1.LeaseLost.lease:type_name -> distlock.v1.LeaseRef
+	43, // 51: distlock.v1.LeaseLost.reason:type_name -> distlock.v1.LostReason
+	21, // 52: distlock.v1.LeaseReleased.lease:type_name -> distlock.v1.LeaseRef
+	0,  // 53: distlock.v1.LeaseReleased.outcome:type_name -> distlock.v1.ReleaseOutcome
+	40, // 54: distlock.v1.BrokerDraining.time_left:type_name -> google.protobuf.Duration
+	44, // 55: distlock.v1.BrokerDraining.deadline_time:type_name -> google.protobuf.Timestamp
+	35, // 56: distlock.v1.AcquireRequest.locks:type_name -> distlock.v1.LockSpec
+	36, // 57: distlock.v1.AcquireResponse.grants:type_name -> distlock.v1.Grant
+	40, // 58: distlock.v1.RenewResponse.valid_for:type_name -> google.protobuf.Duration
+	40, // 59: distlock.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
+	0,  // 60: distlock.v1.ReleaseResponse.outcome:type_name -> distlock.v1.ReleaseOutcome
+	1,  // 61: distlock.v1.LockService.Hold:input_type -> distlock.v1.HoldRequest
+	4,  // 62: distlock.v1.LockService.Session:input_type -> distlock.v1.SessionRequest
+	27, // 63: distlock.v1.LockService.Acquire:input_type -> distlock.v1.AcquireRequest
+	29, // 64: distlock.v1.LockService.Renew:input_type -> distlock.v1.RenewRequest
+	31, // 65: distlock.v1.LockService.Release:input_type -> distlock.v1.ReleaseRequest
+	33, // 66: distlock.v1.LockService.Downgrade:input_type -> distlock.v1.DowngradeRequest
+	45, // 67: distlock.v1.LockService.GetLock:input_type -> distlock.v1.GetLockRequest
+	46, // 68: distlock.v1.LockService.ListLocks:input_type -> distlock.v1.ListLocksRequest
+	47, // 69: distlock.v1.LockService.CheckToken:input_type -> distlock.v1.CheckTokenRequest
+	48, // 70: distlock.v1.LockService.WatchLock:input_type -> distlock.v1.WatchLockRequest
+	49, // 71: distlock.v1.LockService.WatchLocks:input_type -> distlock.v1.WatchLocksRequest
+	3,  // 72: distlock.v1.LockService.Hold:output_type -> distlock.v1.HoldResponse
+	14, // 73: distlock.v1.LockService.Session:output_type -> distlock.v1.SessionResponse
+	28, // 74: distlock.v1.LockService.Acquire:output_type -> distlock.v1.AcquireResponse
+	30, // 75: distlock.v1.LockService.Renew:output_type -> distlock.v1.RenewResponse
+	32, // 76: distlock.v1.LockService.Release:output_type -> distlock.v1.ReleaseResponse
+	34, // 77: distlock.v1.LockService.Downgrade:output_type -> distlock.v1.DowngradeResponse
+	50, // 78: distlock.v1.LockService.GetLock:output_type -> distlock.v1.GetLockResponse
+	51, // 79: distlock.v1.LockService.ListLocks:output_type -> distlock.v1.ListLocksResponse
+	52, // 80: distlock.v1.LockService.CheckToken:output_type -> distlock.v1.CheckTokenResponse
+	53, // 81: distlock.v1.LockService.WatchLock:output_type -> distlock.v1.WatchLockResponse
+	54, // 82: distlock.v1.LockService.WatchLocks:output_type -> distlock.v1.WatchLocksResponse
+	72, // [72:83] is the sub-list for method output_type
+	61, // [61:72] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_lock_service_proto_init() }
@@ -2784,6 +2839,7 @@ func file_distlock_v1_lock_service_proto_init() {
 		(*SessionCommand_Goodbye)(nil),
 		(*SessionCommand_Downgrade)(nil),
 		(*SessionCommand_Adopt)(nil),
+		(*SessionCommand_Authenticate)(nil),
 	}
 	file_distlock_v1_lock_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*SessionEvent_Opened)(nil),
@@ -2797,6 +2853,7 @@ func file_distlock_v1_lock_service_proto_init() {
 		(*SessionEvent_Lost)(nil),
 		(*SessionEvent_Draining)(nil),
 		(*SessionEvent_Downgraded)(nil),
+		(*SessionEvent_Authenticated)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock service. The stream is the lease: when a Hold or Session stream ends, with whatever status code, its leases
-// are not the client's any more.
+// The stream is the lease: when a Hold or Session stream ends, with whatever status, its client has lost its leases.
 //
 // A failed RPC carries google.rpc.Status details: one ErrorInfo (domain "distlock", reason = a RefusalReason), and
 // RetryInfo, BadRequest, ResourceInfo where they apply. The message, names, owners and field problems in it are cut so

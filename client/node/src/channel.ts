@@ -76,6 +76,7 @@ export class Connection {
   private readonly client: Client;
   private readonly sockets = new Set<Socket>();
   private keeps = true;
+  shown: string | undefined; // the authorization that the session's broker was shown last
 
   constructor(readonly address: string) {
     const {target, credentials, options} = transportTo(address);
@@ -100,8 +101,10 @@ export class Connection {
   }
 
   session(): SessionCall {
+    const metadata = this.metadata();
+    this.shown = metadata.get('authorization')[0]?.toString();
     return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => ({events: readEvents(bytes)}),
-      this.metadata());
+      metadata);
   }
 
   /** A new one for each call, because the token's file may have been replaced. */

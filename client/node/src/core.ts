@@ -8,6 +8,7 @@
 //    session that ends is opened again only by the next call.
 import {status as grpcStatus, type StatusObject} from '@grpc/grpc-js';
 import {Addresses} from './addresses.js';
+import {bearerNow} from './bearer.js';
 import {Connection, type SessionCall} from './channel.js';
 import {clock, NEVER, SECOND} from './clock.js';
 import {type DistlockError, errorOf, type Refusal} from './errors.js';
@@ -30,6 +31,7 @@ interface Stream {
   readonly connection: Connection;
   readonly call: SessionCall;
   writing: boolean;
+  looking: boolean; // whether the token has changed
   over: boolean; // the table has heard of its end
   readonly ended: Promise<void>;
 }
@@ -285,7 +287,8 @@ export class Core {
     const call = connection.session();
     let end = (): void => undefined;
     const ended = new Promise<void>(resolve => { end = resolve; });
-    const stream: Stream = {link: this.table.link, connection, call, writing: false, over: false, ended};
+    const {link} = this.table;
+    const stream: Stream = {link, connection, call, writing: false, looking: false, over: false, ended};
     call.on('data', (response: SessionResponse) => { this.onResponse(stream, response); });
     call.on('error', () => undefined); // 'status' tells the same
     call.on('status', (status: StatusObject) => {
@@ -298,6 +301,7 @@ export class Core {
 
   private flush(stream: Stream): void {
     if (stream.writing || stream.over) return;
+    if (stream.link.heartbeatDue && stream.link.authenticates) void this.showAnew(stream);
     const message = this.table.pack(stream.link, this.now());
     if (message === undefined) return;
     stream.writing = true;
@@ -307,6 +311,19 @@ export class Core {
       this.flush(stream);
       if (this.table.idle) this.changed(); // the process need not be kept alive any more
     });
+  }
+
+  /** Brings a token that has changed to the session. The file may be slow to read: no heartbeat waits for it. */
+  private async showAnew(stream: Stream): Promise<void> {
+    if (stream.looking) return;
+    stream.looking = true;
+    const {connection, link} = stream;
+    const authorization = await bearerNow(connection.address);
+    stream.looking = false;
+    if (authorization === undefined || authorization === connection.shown || stream.over) return;
+    connection.shown = authorization;
+    this.table.authenticate(link, authorization);
+    this.changed();
   }
 
   private onResponse(stream: Stream, response: SessionResponse): void {

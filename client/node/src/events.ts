@@ -6,7 +6,7 @@ import {fromWire, lostReasonOf, outcomeOf, refusalOf} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Grant, LostReason, type Refusal as WireRefusal} from './generated/distlock/v1/lock_pb.js';
 import type {HeartbeatAck, LeaseLost, SessionEvent, SessionOpened} from './generated/distlock/v1/lock_service_pb.js';
-import {type Lease, type Link, Phase, type Request} from './lease.js';
+import {type Lease, type Link, MOST_AHEAD, Phase, type Request} from './lease.js';
 import {MovingTable} from './moves.js';
 import {LEAST_PAUSE} from './table_base.js';
 import type {Outcome} from './types.js';
@@ -17,6 +17,7 @@ export const PERMANENT = ['INVALID_ARGUMENT', 'NOT_SUPPORTED', 'UNAUTHENTICATED'
 export abstract class ListeningTable extends MovingTable {
   /** Events that are not known are ignored. */
   onEvent(link: Link, {id, event}: SessionEvent, now: number): void {
+    link.onEvent(id);
     switch (event?.$case) {
       case 'granted': this.onGranted(link, id, event.granted, now); break;
       case 'released': this.onReleased(link, id, outcomeOf(event.released.outcome)); break;
@@ -50,7 +51,10 @@ export abstract class ListeningTable extends MovingTable {
 
   private onOpened(link: Link, opened: SessionOpened, now: number): void {
     link.opened = true;
+    link.onEvent(0);
     link.adopts = opened.features.includes('adopt');
+    link.authenticates = opened.features.includes('authenticate');
+    link.mostAhead = opened.maxUnanswered > 0 ? opened.maxUnanswered : MOST_AHEAD;
     link.brokerId = opened.brokerId;
     link.validity = fromWire(opened.validity) || DEFAULT_VALIDITY;
     link.interval = Math.max(fromWire(opened.heartbeatInterval) || link.validity / 3, LEAST_PAUSE);

@@ -11,6 +11,7 @@ import type {Outcome} from './types.js';
 
 const FRAME = 6; // of a command in its message: tag and length, at most
 const FIRST_MAX_BYTES = 64 << 10;
+export const MOST_AHEAD = 256; // commands without an event, where the broker tells no limit
 
 export enum Phase {
   WAITING, // not answered yet
@@ -99,6 +100,18 @@ export class Move {
   constructor(readonly requestId: string) {}
 }
 
+/** A command, as bytes, and its ids: one for each lock; 0 for OpenSession, which has an event of its own. */
+interface Encoded {
+  first: number;
+  last: number;
+  bytes: Uint8Array;
+}
+
+function idsOf(command: Command): number {
+  if (command.$case === 'acquire') return command.acquire.locks.length;
+  return command.$case === 'adopt' ? Math.max(command.adopt.holdCount, 1) : 1;
+}
+
 /** A session with a broker, or the place for the next one; and the commands that it has not sent yet. */
 export class Link {
   session = new SessionBelief(0, 0);
@@ -106,6 +119,7 @@ export class Link {
   opened = false;
   acked = false;
   adopts = false;
+  authenticates = false;
   draining = false;
   leaving = false;
   heartbeatDue = false;
@@ -115,56 +129,96 @@ export class Link {
   drainedAt = NEVER;
   brokerId = '';
   maxBytes = FIRST_MAX_BYTES;
-  private commands: Uint8Array[] = [];
+  mostAhead = MOST_AHEAD;
+  private commands: Encoded[] = [];
+  private cancels: Uint8Array[] = []; // these go before the commands, and do not wait for answers
+  private goodbye: Uint8Array | undefined;
+  private ahead: Encoded[] = []; // sent, without an event
 
   start(now: number, grace: number): void {
     this.end();
     this.session = new SessionBelief(now, grace);
     this.streaming = true;
-    this.acked = this.adopts = false;
+    this.acked = this.adopts = this.authenticates = false;
     this.heartbeatAt = this.drainedAt = NEVER;
     this.maxBytes = FIRST_MAX_BYTES;
+    this.mostAhead = MOST_AHEAD;
   }
 
   end(): void {
     this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = false;
     this.commands = [];
+    this.cancels = [];
+    this.goodbye = undefined;
+    this.ahead = [];
   }
 
   /** False, and nothing is sent: it is too large for a message. */
   send(id: number, command: Command): boolean {
-    const encoded = writeCommand(id, command);
-    if (encoded.length + FRAME > this.maxBytes) return false;
-    this.commands.push(encoded);
+    const bytes = writeCommand(id, command);
+    if (bytes.length + FRAME > this.maxBytes) return false;
+    if (command.$case === 'cancel') this.cancels.push(bytes);
+    else if (command.$case === 'goodbye') this.goodbye = bytes;
+    else if (command.$case === 'open') this.commands.push({first: 0, last: 0, bytes});
+    else this.commands.push({first: id, last: id + idsOf(command) - 1, bytes});
     return true;
   }
 
-  /** Whether pack() has something. */
-  get ready(): boolean {
-    return this.heartbeatDue || this.commands.length > 0;
+  /** Takes a command back that has not been sent. False: it has. */
+  drop(id: number): boolean {
+    const at = this.commands.findIndex(({first}) => first === id);
+    if (at >= 0) this.commands.splice(at, 1);
+    return at >= 0;
+  }
+
+  /** The command with this id is not unanswered any more. Of several locks the first event counts. */
+  onEvent(id: number): void {
+    const at = this.ahead.findIndex(({first, last}) => first <= id && id <= last);
+    if (at >= 0) this.ahead.splice(at, 1);
+  }
+
+  private get full(): boolean {
+    return this.ahead.length >= this.mostAhead;
   }
 
   get empty(): boolean {
-    return this.commands.length === 0;
+    return this.commands.length === 0 && this.cancels.length === 0 && this.goodbye === undefined;
   }
 
   /** The next message, or undefined. Takes the time of a heartbeat now, before the message is handed to gRPC. */
   pack(now: number): Uint8Array | undefined {
+    const leave: Uint8Array[] = [];
+    let left = this.maxBytes;
+    const fits = (bytes: Uint8Array): boolean => {
+      left -= bytes.length + FRAME;
+      if (left < 0 && leave.length > 0) return false;
+      leave.push(bytes);
+      return true;
+    };
     if (this.heartbeatDue) {
       this.heartbeatDue = false;
       const heartbeat = {seq: this.session.send(now)};
-      this.commands.unshift(writeCommand(0, {$case: 'heartbeat', heartbeat}));
+      fits(writeCommand(0, {$case: 'heartbeat', heartbeat}));
       this.heartbeatAt = now + this.interval;
     }
-    if (this.commands.length === 0) return undefined;
     let count = 0;
-    let left = this.maxBytes;
+    while (count < this.cancels.length && fits(this.cancels[count] as Uint8Array)) count += 1;
+    this.cancels.splice(0, count);
+    count = 0;
     for (const command of this.commands) {
-      left -= command.length + FRAME;
-      if (left < 0 && count > 0) break;
+      if (this.full || !fits(command.bytes)) break;
+      this.ahead.push(command);
       count += 1;
     }
-    const leave = this.commands.splice(0, count);
-    return writeRequest(leave);
+    this.commands.splice(0, count);
+    this.sayGoodbye(fits);
+    return leave.length === 0 ? undefined : writeRequest(leave);
+  }
+
+  /** Goodbye waits for no answers, and nothing may follow it. */
+  private sayGoodbye(fits: (bytes: Uint8Array) => boolean): void {
+    if (this.goodbye === undefined || (this.commands.length > 0 && !this.full) || !fits(this.goodbye)) return;
+    this.goodbye = undefined;
+    this.commands = [];
   }
 }

@@ -84,6 +84,12 @@ export class LockTable extends ListeningTable {
     this.sendHeldBack(now);
   }
 
+  /** Shows another token to the session's broker. The answer changes nothing here. */
+  authenticate(link: Link, authorization: string): void {
+    if (!link.authenticates || !link.streaming || link.leaving) return;
+    link.send(this.takeIds(), {$case: 'authenticate', authenticate: {authorization}});
+  }
+
   /** The broker has not been heard for too long: the stream must be ended. */
   lapsed(link: Link, now: number): boolean {
     return link.streaming && link.session.lapsed(now);

@@ -35,12 +35,13 @@ export abstract class MovingTable extends TableBase {
     this.moving = true;
     for (const request of this.waiting()) {
       if (request.link !== old) continue;
-      if (request.requestId !== '') { // the next broker takes over its place
+      const unsent = old.drop(request.first.id);
+      if (!unsent && request.requestId !== '') { // the next broker takes over its place
         for (const lease of request.leases) {
           lease.former = old;
           lease.crossed = lease.phase === Phase.GRANTED;
         }
-      } else {
+      } else if (!unsent) {
         this.withdraw(request);
       }
       this.strand(request, now);

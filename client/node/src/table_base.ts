@@ -139,6 +139,7 @@ export class TableBase {
   withdraw(request: Request): void {
     const {link} = request;
     if (link === undefined || !link.streaming || link.leaving) return;
+    if (link.drop(request.first.id)) return; // the broker has not heard of it
     for (const lease of request.leases) { // each: the grants of some may be on their way
       if (lease.phase === Phase.GRANTED) this.sendRelease(link, lease.id, false);
       else link.send(0, {$case: 'cancel', cancel: {acquireId: lease.id}});

@@ -13,7 +13,7 @@ import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from distlock import _channel, _fork, _process, _status
+from distlock import _bearer, _channel, _fork, _process, _status
 from distlock._clock import NEVER, SECOND
 from distlock._clock import now as clock
 from distlock._lease import Effects, Lease, Link, Phase, Request
@@ -48,7 +48,10 @@ class Stream:
             with self.core.mutex:
                 while not self.over and not table.ready(self.link):
                     self.more.wait()
-                message = None if self.over else table.pack(self.link, clock())
+                looks = self.link.heartbeat_due and self.link.authenticates
+            token = _bearer.bearer(self.address) if looks else None
+            with self.core.mutex:
+                message = None if self.over else table.pack(self.link, clock(), token)
                 leaving = self.link.leaving and not self.link.commands
                 self.core.arm()
             if message is not None:
@@ -64,6 +67,7 @@ class Stream:
         failure: Optional[Refused] = None
         try:
             channel = _channel.open_channel(self.address)
+            self.link.shown = _bearer.bearer(self.address)
             self.call = _channel.open_session(channel, self.messages())
             for response in self.call:
                 self.core.on_response(self, response)

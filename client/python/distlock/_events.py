@@ -4,7 +4,7 @@ from typing import Optional
 
 from distlock import _convert
 from distlock._clock import NEVER, SECOND
-from distlock._lease import Effects, Lease, Link, Phase, Request
+from distlock._lease import MOST_AHEAD, Effects, Lease, Link, Phase, Request
 from distlock._moves import MovingTable
 from distlock._table import LEAST_PAUSE
 from distlock.errors import Refused
@@ -22,6 +22,7 @@ class ListeningTable(MovingTable):
     def on_event(self, link: Link, event: wire.SessionEvent, now: int, fx: Effects) -> None:
         """Events that are not known are ignored."""
         kind = event.WhichOneof("event")
+        link.answered(event.id)
         if kind == "granted":
             self.on_granted(link, event.id, event.granted, now, fx)
         elif kind == "released":
@@ -70,6 +71,8 @@ class ListeningTable(MovingTable):
             link.heartbeat_due = True
         self.wake_at(min(link.heartbeat_at, link.session.deadline))
         link.max_bytes = opened.max_message_bytes or 64 << 10
+        link.most_ahead = opened.max_unanswered or MOST_AHEAD
+        link.authenticates = "authenticate" in opened.features
         if link is self.link:
             self.send_moves(now, fx)
         for request in self.waiting():

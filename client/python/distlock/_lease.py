@@ -2,7 +2,7 @@
 """What the lock table keeps of a request, of each lock that it asks for, of a session, and of a lease that moves."""
 from collections import deque
 from enum import IntEnum
-from typing import Any, Callable, Deque, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from distlock._belief import SessionBelief
 from distlock._clock import NEVER
@@ -14,6 +14,7 @@ from distlock.v1 import lock_service_pb2 as wire
 # Callbacks to run when the table's mutex is free again.
 Effects = List[Tuple[Callable[..., object], Tuple[Any, ...]]]
 
+MOST_AHEAD = 256  # commands without any event, until the broker has said how many it takes
 FRAME = 8  # tag and length of a command in its message, at most
 
 
@@ -107,14 +108,45 @@ class Link:
         self.heartbeat_at = self.drained_at = NEVER
         self.broker_id = ""
         self.max_bytes = 64 << 10
+        self.most_ahead = MOST_AHEAD
+        self._ahead: Dict[int, range] = {}  # of each id that a command without any event takes: all its ids
+        self._commands_ahead = 0
+        self.authenticates = False
+        self.shown: Optional[str] = None  # the last token that the broker was shown
 
     def start(self, now: int, grace: int) -> None:
         self.commands.clear()
+        self._ahead.clear()
+        self.most_ahead, self._commands_ahead = MOST_AHEAD, 0
+        self.authenticates, self.shown = False, None
         self.session = SessionBelief(now, grace)
         self.streaming = True
         self.opened = self.acked = self.adopts = self.draining = self.leaving = False
         self.heartbeat_due = False
         self.heartbeat_at = self.drained_at = NEVER
+
+    def ready(self) -> bool:
+        """Whether pack() has something."""
+        return self.heartbeat_due or bool(self.commands) and self._may_send(self.commands[0])
+
+    def _may_send(self, command: wire.SessionCommand) -> bool:
+        return not command.id or self._commands_ahead < self.most_ahead
+
+    def _sent(self, command: wire.SessionCommand) -> None:
+        if not command.id:
+            return
+        count = max(len(command.acquire.locks), command.adopt.hold_count, 1)
+        ids = range(command.id, command.id + count)
+        self._ahead.update(dict.fromkeys(ids, ids))
+        self._commands_ahead += 1
+
+    def answered(self, command: int) -> None:
+        """An event has come under this id."""
+        ids = self._ahead.get(command)
+        if ids is not None:
+            self._commands_ahead -= 1
+            for one in ids:
+                del self._ahead[one]
 
     def pack(self, now: int) -> Optional[wire.SessionRequest]:
         """The next message, or None. Takes the time of a heartbeat now, before the message is handed to gRPC."""
@@ -127,10 +159,11 @@ class Link:
             return None
         message = wire.SessionRequest()
         left = self.max_bytes
-        while self.commands:
+        while self.commands and self._may_send(self.commands[0]):
             left -= self.commands[0].ByteSize() + FRAME
             if left < 0 and message.commands:
                 break
+            self._sent(self.commands[0])
             message.commands.append(self.commands.popleft())
         return message
 

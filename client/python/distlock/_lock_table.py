@@ -90,17 +90,21 @@ class LockTable(ListeningTable):
         """The broker has not been heard for too long: the stream must be ended."""
         return link.streaming and link.session.lapsed(now)
 
-    def pack(self, link: Link, now: int) -> Optional[wire.SessionRequest]:
-        """The next message for this link's stream, or None."""
+    def pack(self, link: Link, now: int, token: Optional[str] = None) -> Optional[wire.SessionRequest]:
+        """The next message for this link's stream, or None. token: what is shown to brokers now, if that is known."""
         if link is not self.link:
             self.leave_when_empty(link)
+        if token is not None and token != link.shown and not link.leaving:
+            link.shown = token
+            proof = wire.SessionCommand(id=self.take_ids(), authenticate=lock_pb2.Authenticate(authorization=token))
+            link.commands.appendleft(proof)
         return link.pack(now)
 
     def ready(self, link: Link) -> bool:
         """Whether pack() has something."""
         if link is not self.link:
             self.leave_when_empty(link)
-        return link.heartbeat_due or bool(link.commands)
+        return link.ready()
 
     def at_risk(self, lease: Lease, now: int) -> bool:
         """Renewals fail, its stream broke, or the broker leaves a heartbeat unanswered for too long."""

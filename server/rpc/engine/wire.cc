@@ -31,14 +31,21 @@ void TakeOverParserLog() {
   std::call_once(once, [] { google::protobuf::SetLogHandler(OnParserLog); });
 }
 
-std::optional<std::string> Parse(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message) {
-  bad_field.clear();
-  grpc::Slice slice;
-  if (bytes.Valid() && bytes.Length() > 0 && !bytes.TrySingleSlice(&slice).ok() &&
-      !bytes.DumpToSingleSlice(&slice).ok()) {
+std::optional<std::string> InOnePiece(const grpc::ByteBuffer& bytes, grpc::Slice* slice) {
+  if (bytes.Valid() && bytes.Length() > 0 && !bytes.TrySingleSlice(slice).ok() && !bytes.DumpToSingleSlice(slice).ok())
     return "the message could not be decompressed";
-  }
-  if (message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return std::nullopt;
+  return std::nullopt;
+}
+
+std::optional<std::string> Parse(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message) {
+  grpc::Slice slice;
+  if (auto problem = InOnePiece(bytes, &slice)) return problem;
+  return Parse(std::string_view(reinterpret_cast<const char*>(slice.begin()), slice.size()), message);
+}
+
+std::optional<std::string> Parse(std::string_view bytes, google::protobuf::MessageLite* message) {
+  bad_field.clear();
+  if (message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
   if (!bad_field.empty()) return absl::StrCat("field ", bad_field, " holds bytes that are not UTF-8");
   return absl::StrCat("the bytes are not a ", message->GetTypeName(), " message");
 }

@@ -12,11 +12,16 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace distlock::rpc {
 
 // Parses `bytes` into `message`. Returns the problem, in words for the caller; nullopt: none.
 std::optional<std::string> Parse(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message);
+std::optional<std::string> Parse(std::string_view bytes, google::protobuf::MessageLite* message);
+
+// The bytes in one piece; nullopt: done, else what is wrong.
+std::optional<std::string> InOnePiece(const grpc::ByteBuffer& bytes, grpc::Slice* slice);
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
 

@@ -39,7 +39,8 @@ bool IsOvertaken(const Outgoing& out) {
   return std::holds_alternative<core::Queued>(out.event) || std::holds_alternative<core::Refused>(out.event);
 }
 
-size_t BytesOf(const std::vector<core::HolderView>& holders) {
+template <typename Holders>
+size_t BytesOf(const Holders& holders) {
   size_t bytes = 0;
   for (const core::HolderView& holder : holders) bytes += sizeof(holder) + holder.info.size();
   return bytes;
@@ -66,12 +67,23 @@ size_t BytesOf(const Outgoing& out) {
   return sizeof(Outgoing) + out.about.escaped().size() + own;
 }
 
-void Shorten(std::vector<core::HolderView>& holders) {
+// How many of them are shown.
+template <typename Holders>
+size_t Shown(const Holders& holders) {
   size_t bytes = 0;
   for (size_t i = 0; i < holders.size(); ++i) {
     bytes += sizeof(core::HolderView) + holders[i].info.size();
-    if (i > 0 && bytes > kMostHolderBytes) return holders.resize(i);
+    if (i > 0 && bytes > kMostHolderBytes) return i;
   }
+  return holders.size();
+}
+
+void Shorten(std::vector<core::HolderView>& holders) { holders.resize(Shown(holders)); }
+
+void Shorten(core::HolderList& holders) {
+  const size_t shown = Shown(holders);
+  if (shown == holders.size()) return;
+  holders = std::vector<core::HolderView>(holders.begin(), holders.begin() + shown);
 }
 
 // True when the event ends the lease or the acquire: earlier states do not matter any more, and the id may be reused.

@@ -103,9 +103,14 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(frontend_.limits.validity / 3);
     event->mutable_opened()->set_max_message_bytes(static_cast<int32_t>(frontend_.limits.max_message_bytes));
     event->mutable_opened()->add_features("adopt");
+    event->mutable_opened()->add_features("authenticate");
     event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
     if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
     event->mutable_opened()->set_identity(contract::CleanText(visitor_.identity()));
+    if (const auto left = frontend_.gate.ProofLeft(visitor_)) {
+      *event->mutable_opened()->mutable_proof_valid_for() = contract::ToProto(*left);
+    }
+    event->mutable_opened()->set_max_unanswered(static_cast<int32_t>(frontend_.limits.max_unhandled_per_session));
     event->mutable_opened()->set_process_bound(command.open().has_process() && BindProcess(command.open().process()));
     if (posted) {
       Answer({.id = static_cast<uint64_t>(command.id()), .event = {}, .about = {}, .made = std::move(event)});
@@ -160,7 +165,11 @@ std::string SessionCall::RouteOne(Ready& command) {
     return absl::StrCat("commands.id ", id, " is in use by an unanswered command or a living acquire; ",
                         "take a new one for each command, and for each lock of an acquire");
   }
-  if (auto* refusal = std::get_if<v1::Refusal>(&command.what)) {
+  if (auto* done = std::get_if<v1::Authenticated>(&command.what)) {
+    auto event = std::make_unique<v1::SessionEvent>();
+    *event->mutable_authenticated() = std::move(*done);
+    Answer({.id = command.id, .event = {}, .about = {}, .made = std::move(event)});
+  } else if (auto* refusal = std::get_if<v1::Refusal>(&command.what)) {
     for (core::RequestId i = 0; i < command.ids; ++i) Refused(command.id + i, *refusal);
   } else if (auto* acquire = std::get_if<core::Acquire>(&command.what)) {
     RouteAcquire(std::move(*acquire));

@@ -23,6 +23,7 @@
 #include "contract/ids.h"
 #include "rpc/rate_limit.h"
 #include "rpc/stream/command_book.h"
+#include "rpc/stream/command_rest.h"
 #include "rpc/stream/heartbeats.h"
 #include "rpc/stream/outbox.h"
 #include "rpc/stream/stream_call.h"
@@ -44,7 +45,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // how many ids, from `id` on, a refusal answers
     std::variant<core::Acquire, core::AcquireAll, core::Adopt, core::Release, core::Downgrade, core::Cancel,
-                 core::Heartbeat, core::Goodbye, v1::Refusal>
+                 core::Heartbeat, core::Goodbye, v1::Authenticated, v1::Refusal>
         what;
   };
   // Acquires for one shard, posted together.
@@ -64,12 +65,13 @@ class SessionCall final : public StreamCall<BidiReactor> {
 
   // Reading side: called by OnReadDone, which runs once at a time.
   void Protocol(std::string problem);
-  // False: the stream has been ended.
-  bool Take(const v1::SessionRequest& request);
   // Routes what was read, then reads on; or leaves both to ReadOn, while as much of this session waits for the shards,
   // or to be written, as may.
   void GoOn(bool after_turn);
   void ReadOn();
+  // Checks as many commands of rest_ as there is room for, when none is ready. False: the stream has been ended.
+  bool TakeRest();
+  void DropRouted();
   bool HasRoom() const {
     return commands_share_.room() > 0 && heartbeats_share_.room() > 0 && unwritten_ < most_unwritten_;
   }
@@ -88,6 +90,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready CheckRelease(const v1::SessionCommand& command);
   Ready CheckDowngrade(const v1::SessionCommand& command);
   Ready CheckAdopt(const v1::SessionCommand& command);
+  // Takes the new proof at once: commands behind this one are judged by it.
+  Ready CheckAuthenticate(const v1::SessionCommand& command);
 
   // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not. Route stops without room.
   std::string Route();
@@ -120,6 +124,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   RateLimit rate_;
   contract::AdoptionTries adoptions_;
   std::vector<Ready> ready_;  // of the last message
+  CommandRest rest_;          // what follows them there
   size_t routed_ = 0;         // how many of ready_ are routed
   std::shared_ptr<PeerUse> peer_use_;
   std::atomic<bool> waits_for_room_ = false;  // who resets it goes on as the reading side

@@ -10,6 +10,8 @@
 #include "contract/ids.h"
 #include "contract/lease_id.h"
 #include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "contract/utf8.h"
 #include "contract/validate.h"
 #include "core/limits.h"
 #include "rpc/stream/session.h"
@@ -20,6 +22,9 @@ namespace distlock::rpc {
 using core::RefusalReason;
 
 namespace {
+
+// What fits into the metadata of a call.
+constexpr size_t kMaxProofBytes = size_t{8} << 10;
 
 // Route has refused what is not greater than 0 before the id counts.
 core::RequestId IdOf(const v1::SessionCommand& command) { return static_cast<core::RequestId>(command.id()); }
@@ -36,6 +41,8 @@ SessionCall::Ready SessionCall::Check(const v1::SessionCommand& command) {
       return CheckDowngrade(command);
     case v1::SessionCommand::kAdopt:
       return CheckAdopt(command);
+    case v1::SessionCommand::kAuthenticate:
+      return CheckAuthenticate(command);
     case v1::SessionCommand::kCancel:
       rate_.Charge(shard::BootNow());
       return {IdOf(command), 1, core::Cancel{session_, static_cast<uint64_t>(command.cancel().acquire_id())}};
@@ -145,6 +152,23 @@ SessionCall::Ready SessionCall::CheckAdopt(const v1::SessionCommand& command) {
   ready.info =
       contract::MakeInfo(command.adopt().lock(), frontend_.broker_id, shards_.ShardOf(ready.name), visitor_.identity());
   return {IdOf(command), ids, std::move(ready)};
+}
+
+SessionCall::Ready SessionCall::CheckAuthenticate(const v1::SessionCommand& command) {
+  rate_.Charge(shard::BootNow());
+  contract::Validator check(frontend_.limits);
+  check.Text(command.authenticate().authorization(), kMaxProofBytes, "authenticate.authorization");
+  if (!check.ok()) return {IdOf(command), 1, check.Refusal()};
+  auto arrived = ArriveAgain(command.authenticate().authorization());
+  if (auto* refusal = std::get_if<v1::Refusal>(&arrived)) return {IdOf(command), 1, std::move(*refusal)};
+  {
+    std::lock_guard lock(mu_);
+    visitor_ = std::get<Visitor>(std::move(arrived));
+  }
+  v1::Authenticated done;
+  done.set_identity(contract::CleanText(visitor_.identity()));
+  if (const auto left = frontend_.gate.ProofLeft(visitor_)) *done.mutable_valid_for() = contract::ToProto(*left);
+  return {IdOf(command), 1, std::move(done)};
 }
 
 }  // namespace distlock::rpc

@@ -11,10 +11,12 @@ namespace distlock::rpc {
 namespace {
 
 // So many commands of any session may wait, whatever the other sessions of its peer have there.
-constexpr size_t kLeastUnhandled = 16;
+constexpr size_t kLeastUnhandled = 4;
 // So many bytes may wait to be written to any session before it is not read any more.
-constexpr size_t kLeastUnwritten = size_t{16} << 10;
+constexpr size_t kLeastUnwritten = size_t{8} << 10;
 constexpr size_t kMostUnwritten = size_t{2} << 20;
+// Room for so many checked commands stays when they are routed.
+constexpr size_t kKeptReady = 64;
 
 }  // namespace
 
@@ -29,12 +31,10 @@ void SessionCall::OnReadDone(bool ok) {
     if (!leaving) End(grpc::Status::OK, StreamClose::kClient, /*drop=*/false);
     return;
   }
-  {
-    Scratch scratch;
-    auto* request = scratch.Make<v1::SessionRequest>();
-    if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
-    if (!Take(*request)) return;
-  }
+  grpc::Slice message;
+  if (auto problem = InOnePiece(in_, &message)) return Protocol(*std::move(problem));
+  in_.Clear();
+  rest_.Set(std::move(message));
   ShareWithPeer();
   GoOn(/*after_turn=*/true);
 }
@@ -45,26 +45,45 @@ void SessionCall::ShareWithPeer() {
   const size_t commands =
       std::min(std::max(limits.max_unhandled_per_peer / sessions, kLeastUnhandled), limits.max_unhandled_per_session);
   commands_share_.SetMost(static_cast<int64_t>(commands));
-  most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 2 / sessions, kLeastUnwritten, kMostUnwritten);
+  most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 4 / sessions, kLeastUnwritten, kMostUnwritten);
 }
 
-bool SessionCall::Take(const v1::SessionRequest& request) {
-  ready_.clear();
-  routed_ = 0;
-  ready_.reserve(request.commands_size());
-  for (const v1::SessionCommand& command : request.commands()) {
-    if (!opened_ || command.has_open()) {
-      if (!Open(command)) return false;
-      continue;
+bool SessionCall::TakeRest() {
+  if (!ready_.empty() || rest_.empty()) return true;
+  const std::lock_guard checking(checking_mu_);
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return false;
+  }
+  for (int64_t room = std::max<int64_t>(commands_share_.room(), 1); room > 0 && !rest_.empty(); --room) {
+    Scratch scratch;
+    auto* command = scratch.Make<v1::SessionCommand>();
+    std::string problem;
+    if (!rest_.Next(command, &problem)) {
+      if (problem.empty()) break;
+      Protocol(std::move(problem));
+      return false;
     }
-    ready_.push_back(Check(command));
+    if (opened_ && !command->has_open()) {
+      ready_.push_back(Check(*command));
+    } else if (!Open(*command)) {
+      return false;
+    }
   }
   return true;
+}
+
+void SessionCall::DropRouted() {
+  if (routed_ < ready_.size()) return;
+  routed_ = 0;
+  if (ready_.capacity() <= kKeptReady) return ready_.clear();
+  ready_ = std::vector<Ready>();  // else it would be kept for as long as the session is
 }
 
 void SessionCall::GoOn(bool after_turn) {
   bool all = false;
   do {
+    if (!TakeRest()) return;
     std::string problem;
     {
       std::lock_guard lock(mu_);
@@ -78,8 +97,10 @@ void SessionCall::GoOn(bool after_turn) {
       std::lock_guard lock(mu_);
       if (ended()) return;
     }
-    all = routed_ == ready_.size();
+    DropRouted();
+    all = ready_.empty() && rest_.empty();
     if (all && HasRoom()) break;
+    rest_.Compact();
     waits_for_room_ = true;
     // Inputs that were handled before that have woken nobody.
     if (!HasRoom() || !waits_for_room_.exchange(false)) return;

@@ -54,15 +54,19 @@ class StreamCall : public Base,
     v1::SessionInfo info;
     info.set_session_id(public_id());
     info.set_peer(peer_);
-    info.set_identity(contract::CleanText(visitor_.identity()));
     *info.mutable_open_time() = contract::ToProto(since_);
     std::lock_guard lock(mu_);
+    info.set_identity(contract::CleanText(visitor_.identity()));
     DescribeMore(&info);
     return info;
   }
 
   void Review() final {
-    Visitor now{.caller = visitor_.caller};
+    Visitor now;
+    {
+      std::lock_guard lock(mu_);
+      now.caller = visitor_.caller;
+    }
     if (now.caller == nullptr) return;
     frontend_.gate.Refresh(now);
     if (const auto refusal = Unwelcome(now)) {
@@ -158,6 +162,13 @@ class StreamCall : public Base,
     End(ToStatus(contract::ErrorOf(refusal, about)), why, /*drop=*/false);
   }
 
+  // The reading side: who calls, by another proof; or why it does not count.
+  std::variant<Visitor, v1::Refusal> ArriveAgain(const std::string& authorization) {
+    access::PeerFacts facts = frontend_.inside.FactsOf(this->context(), this->connection(), frontend_.unix_peer_of);
+    facts.authorization = {authorization};
+    return frontend_.gate.ArriveAgain(visitor_, facts);
+  }
+
   // Writes the next message, or finishes. Without mu_.
   void Pump() {
     Write();
@@ -185,6 +196,9 @@ class StreamCall : public Base,
       Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
       Clear();
     }
+    {
+      const std::lock_guard checked(checking_mu_);
+    }
     if (account_ != nullptr) account_->CloseSession();
     frontend_.admission.Leave(peer_, session_);
   }
@@ -196,12 +210,16 @@ class StreamCall : public Base,
   const std::string peer_;
   const core::StoreTime since_;
 
-  // Who calls: set before Start. Its rights are refreshed by the reading side; the rest stays.
+  // Who calls: set before Start, and changed by the reading side alone. Others read its `caller` under mu_, under which
+  // the reading side replaces it.
   Visitor visitor_;
   // Of the caller's quota, which this stream counts in; null: none when the stream was opened.
   std::shared_ptr<access::Account> account_;
 
   std::mutex mu_;
+  // Who has it and then sees, under mu_, that the stream has not ended, may use frontend_ and the call outside of their
+  // reactions for as long as he has it.
+  std::mutex checking_mu_;
 
  private:
   // Reads who calls. False: the stream is refused.

@@ -132,8 +132,9 @@ TEST(OutboxTest, IsBoundedAlsoInConflatedSlots) {
 
 TEST(OutboxTest, CountsItsBytes) {
   Outbox outbox(100);
-  core::Event refused = core::Refused{.holders = std::vector<core::HolderView>(16)};
-  for (core::HolderView& holder : std::get<core::Refused>(refused).holders) holder.info.assign(1200, 'x');
+  std::vector<core::HolderView> holders(16);
+  for (core::HolderView& holder : holders) holder.info.assign(1200, 'x');
+  core::Event refused = core::Refused{.holders = holders};
   ShortenHolders(refused);
   EXPECT_EQ(std::get<core::Refused>(refused).holders.size(), 1u);
   EXPECT_TRUE(outbox.Push(Out(1, refused)));

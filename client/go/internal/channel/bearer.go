@@ -17,22 +17,41 @@ const (
 // because whoever issues tokens replaces it before the old one expires. The token leaves this machine in no plain text.
 type bearer struct{ address string }
 
+type shownKey struct{}
+
+// Noting is for the context of one call: the call leaves the authorization that it has shown in shown.
+func Noting(ctx context.Context, shown *string) context.Context {
+	return context.WithValue(ctx, shownKey{}, shown)
+}
+
 // GetRequestMetadata is of credentials.PerRPCCredentials. Without a token that can be shown it adds nothing, and the
 // broker says what it misses.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	path := os.Getenv(tokenFile)
-	if path == "" || !keepsSecrets(b.address) {
+func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	authorization := Authorization(b.address)
+	if shown, noting := ctx.Value(shownKey{}).(*string); noting {
+		*shown = authorization
+	}
+	if authorization == "" {
 		return nil, nil
+	}
+	return map[string]string{"authorization": authorization}, nil
+}
+
+// Authorization is what the file says now; "" when there is no token that can be shown to this address.
+func Authorization(address string) string {
+	path := os.Getenv(tokenFile)
+	if path == "" || !keepsSecrets(address) {
+		return ""
 	}
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) > mostTokenBytes {
-		return nil, nil
+		return ""
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, nil
+		return ""
 	}
-	return map[string]string{"authorization": "Bearer " + token}, nil
+	return "Bearer " + token
 }
 
 // RequireTransportSecurity is of credentials.PerRPCCredentials.

@@ -46,6 +46,13 @@ func TestTheTokenIsReadAnewForEachCallAndStaysHere(t *testing.T) {
 		}
 	}
 	write("two")
+	var noted string
+	if _, err := (bearer{"unix:///s"}).GetRequestMetadata(Noting(context.Background(), &noted)); err != nil {
+		t.Fatal(err)
+	}
+	if noted != "Bearer two" {
+		t.Errorf("noted by the call: %q", noted)
+	}
 	if got := shown("unix:///s"); got != "Bearer two" {
 		t.Errorf("after the file was replaced: %q", got)
 	}

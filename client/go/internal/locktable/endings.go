@@ -70,8 +70,8 @@ func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *E
 		}
 	}
 	link.streaming, link.opened, link.draining, link.leaving = false, false, false, false
-	link.heartbeatDue = false
-	link.commands, link.mostBytes = nil, 0
+	link.heartbeatDue, link.goodbyeDue = false, false
+	link.commands, link.mostBytes, link.cancels, link.ahead = nil, 0, nil, nil
 	for id, pending := range t.releases {
 		if pending.link == link {
 			t.onReleased(link, id, pb.ReleaseOutcome_RELEASE_OUTCOME_UNSPECIFIED, fx)

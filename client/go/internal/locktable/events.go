@@ -3,6 +3,7 @@
 package locktable
 
 import (
+	"slices"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -10,6 +11,7 @@ import (
 
 // OnEvent takes one event of a link's stream. Events that are not known are ignored.
 func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, fx *Effects) {
+	link.onEvent(event.Id)
 	switch what := event.Event.(type) {
 	case *pb.SessionEvent_Granted:
 		t.onGranted(link, event.Id, what.Granted, now, fx)
@@ -57,9 +59,12 @@ func (t *Table) onNews(link *Link, event *pb.SessionEvent, fx *Effects) {
 }
 
 func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration, fx *Effects) {
-	link.opened, link.adopts = true, false
-	for _, feature := range opened.Features {
-		link.adopts = link.adopts || feature == "adopt"
+	link.opened = true
+	link.onEvent(0)
+	link.adopts = slices.Contains(opened.Features, "adopt")
+	link.authenticates = slices.Contains(opened.Features, "authenticate")
+	if link.mostAhead = int(opened.MaxUnanswered); link.mostAhead <= 0 {
+		link.mostAhead = mostAhead
 	}
 	if link.validity = span(opened.Validity); link.validity == 0 {
 		link.validity = defaultValidity

@@ -11,8 +11,7 @@ import (
 
 // leave says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream.
 func (t *Table) leave(link *Link) {
-	link.leaving, link.heartbeatDue = true, false
-	link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}})
+	link.leaving, link.goodbyeDue, link.heartbeatDue = true, true, false
 	for _, request := range t.waiting() {
 		if request.link != link {
 			continue

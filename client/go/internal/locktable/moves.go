@@ -39,11 +39,13 @@ func (t *Table) moveOn(now time.Duration) {
 		if request.link != old {
 			continue
 		}
-		if request.requestID != "" { // the next broker takes over its place
+		switch {
+		case old.drop(request.first()): // that broker has not heard of it
+		case request.requestID != "": // the next broker takes over its place
 			for _, lease := range request.Leases {
 				lease.former, lease.crossed = old, lease.Phase() == Granted
 			}
-		} else {
+		default:
 			t.withdraw(request)
 		}
 		t.strand(request, now)

@@ -149,6 +149,14 @@ func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 	}
 }
 
+// Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
+func (t *Table) Authenticate(link *Link, authorization string) {
+	if link.authenticates && link.usable() {
+		link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Authenticate{
+			Authenticate: &pb.Authenticate{Authorization: authorization}}})
+	}
+}
+
 // Lapsed tells whether the broker has not been heard for too long: the stream must be ended.
 func (t *Table) Lapsed(link *Link, now time.Duration) bool {
 	return link.streaming && link.session.lapsed(now)
@@ -167,7 +175,7 @@ func (t *Table) Ready(link *Link) bool {
 	if link != t.Link() {
 		t.leaveWhenEmpty(link)
 	}
-	return link.heartbeatDue || len(link.commands) > 0
+	return link.ready()
 }
 
 // Tick handles timeouts, deadlines and heartbeats. Due at Wake; earlier calls are harmless.

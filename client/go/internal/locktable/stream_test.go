@@ -320,10 +320,10 @@ func TestTenThousandLocks(t *testing.T) {
 	for i := range holds {
 		holds[i] = s.acquire(fmt.Sprint(i), Forever)
 	}
-	for s.sent() != nil { //nolint:revive // until all is sent
-	}
-	for _, h := range holds {
-		s.grant(h, 3*second, 0)
+	for sent := s.sent(); sent != nil; sent = s.sent() {
+		for _, command := range sent {
+			s.grantBy(s.table.Link(), command.Id, &pb.Grant{})
+		}
 	}
 	s.wait(second)
 	s.ack(s.beat(), 3*second)

@@ -178,12 +178,14 @@ func (t *Table) withdraw(request *Request) {
 	if request.link == nil || !request.link.usable() {
 		return
 	}
+	if request.link.drop(request.first()) {
+		return // the broker has not heard of it
+	}
 	for _, lease := range request.Leases { // each: the grants of some may be on their way
 		if lease.Phase() == Granted {
 			t.sendRelease(request.link, lease.id, false)
 		} else {
-			request.link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Cancel{
-				Cancel: &pb.CancelAcquire{AcquireId: lease.id}}})
+			request.link.cancels = append(request.link.cancels, lease.id)
 		}
 	}
 }

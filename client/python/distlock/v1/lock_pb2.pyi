@@ -59,6 +59,20 @@ class AccessDenial(_message.Message):
     verb: str
     def __init__(self, identity: _Optional[str] = ..., verb: _Optional[str] = ..., namespace: _Optional[str] = ..., key: _Optional[str] = ..., rule: _Optional[str] = ...) -> None: ...
 
+class Authenticate(_message.Message):
+    __slots__ = ["authorization"]
+    AUTHORIZATION_FIELD_NUMBER: _ClassVar[int]
+    authorization: str
+    def __init__(self, authorization: _Optional[str] = ...) -> None: ...
+
+class Authenticated(_message.Message):
+    __slots__ = ["identity", "valid_for"]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    VALID_FOR_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    valid_for: _duration_pb2.Duration
+    def __init__(self, identity: _Optional[str] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class FieldProblem(_message.Message):
     __slots__ = ["description", "field"]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]

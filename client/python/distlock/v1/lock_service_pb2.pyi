@@ -257,9 +257,10 @@ class RenewResponse(_message.Message):
     def __init__(self, valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class SessionCommand(_message.Message):
-    __slots__ = ["acquire", "adopt", "cancel", "downgrade", "goodbye", "heartbeat", "id", "open", "release"]
+    __slots__ = ["acquire", "adopt", "authenticate", "cancel", "downgrade", "goodbye", "heartbeat", "id", "open", "release"]
     ACQUIRE_FIELD_NUMBER: _ClassVar[int]
     ADOPT_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     DOWNGRADE_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +270,7 @@ class SessionCommand(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     acquire: AcquireLocks
     adopt: AdoptLease
+    authenticate: _lock_pb2.Authenticate
     cancel: CancelAcquire
     downgrade: DowngradeLease
     goodbye: Goodbye
@@ -276,11 +278,12 @@ class SessionCommand(_message.Message):
     id: int
     open: OpenSession
     release: ReleaseLease
-    def __init__(self, id: _Optional[int] = ..., open: _Optional[_Union[OpenSession, _Mapping]] = ..., acquire: _Optional[_Union[AcquireLocks, _Mapping]] = ..., release: _Optional[_Union[ReleaseLease, _Mapping]] = ..., cancel: _Optional[_Union[CancelAcquire, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., downgrade: _Optional[_Union[DowngradeLease, _Mapping]] = ..., adopt: _Optional[_Union[AdoptLease, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., open: _Optional[_Union[OpenSession, _Mapping]] = ..., acquire: _Optional[_Union[AcquireLocks, _Mapping]] = ..., release: _Optional[_Union[ReleaseLease, _Mapping]] = ..., cancel: _Optional[_Union[CancelAcquire, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., downgrade: _Optional[_Union[DowngradeLease, _Mapping]] = ..., adopt: _Optional[_Union[AdoptLease, _Mapping]] = ..., authenticate: _Optional[_Union[_lock_pb2.Authenticate, _Mapping]] = ...) -> None: ...
 
 class SessionEvent(_message.Message):
-    __slots__ = ["at_risk", "downgraded", "draining", "granted", "heartbeat_ack", "id", "lost", "opened", "queued", "refused", "released", "renewed"]
+    __slots__ = ["at_risk", "authenticated", "downgraded", "draining", "granted", "heartbeat_ack", "id", "lost", "opened", "queued", "refused", "released", "renewed"]
     AT_RISK_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     DOWNGRADED_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
@@ -293,6 +296,7 @@ class SessionEvent(_message.Message):
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     RENEWED_FIELD_NUMBER: _ClassVar[int]
     at_risk: LeaseAtRisk
+    authenticated: _lock_pb2.Authenticated
     downgraded: LeaseDowngraded
     draining: BrokerDraining
     granted: _lock_pb2.Grant
@@ -304,17 +308,19 @@ class SessionEvent(_message.Message):
     refused: _lock_pb2.Refusal
     released: LeaseReleased
     renewed: LeaseRenewed
-    def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[SessionOpened, _Mapping]] = ..., queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., refused: _Optional[_Union[_lock_pb2.Refusal, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., downgraded: _Optional[_Union[LeaseDowngraded, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[SessionOpened, _Mapping]] = ..., queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., refused: _Optional[_Union[_lock_pb2.Refusal, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., downgraded: _Optional[_Union[LeaseDowngraded, _Mapping]] = ..., authenticated: _Optional[_Union[_lock_pb2.Authenticated, _Mapping]] = ...) -> None: ...
 
 class SessionOpened(_message.Message):
-    __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "process_bound", "session_id", "validity"]
+    __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "max_unanswered", "process_bound", "proof_valid_for", "session_id", "validity"]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_LEASES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNANSWERED_FIELD_NUMBER: _ClassVar[int]
     PROCESS_BOUND_FIELD_NUMBER: _ClassVar[int]
+    PROOF_VALID_FOR_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDITY_FIELD_NUMBER: _ClassVar[int]
     broker_id: str
@@ -323,10 +329,12 @@ class SessionOpened(_message.Message):
     identity: str
     max_leases: int
     max_message_bytes: int
+    max_unanswered: int
     process_bound: bool
+    proof_valid_for: _duration_pb2.Duration
     session_id: str
     validity: _duration_pb2.Duration
-    def __init__(self, session_id: _Optional[str] = ..., broker_id: _Optional[str] = ..., validity: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., heartbeat_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., max_leases: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., identity: _Optional[str] = ..., process_bound: bool = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., broker_id: _Optional[str] = ..., validity: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., heartbeat_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., max_leases: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., identity: _Optional[str] = ..., process_bound: bool = ..., proof_valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_unanswered: _Optional[int] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
     __slots__ = ["commands"]

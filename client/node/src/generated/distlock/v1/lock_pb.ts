@@ -183,6 +183,15 @@ export interface LockInfo {
   block: LockBlock | undefined;
 }
 
+export interface Authenticate {
+  authorization: string;
+}
+
+export interface Authenticated {
+  identity: string;
+  validFor: Duration | undefined;
+}
+
 function createBaseLockSpec(): LockSpec {
   return {
     namespace: "",
@@ -1539,6 +1548,109 @@ export const LockInfo: MessageFns<LockInfo> = {
             }
 
             message.block = LockBlock.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseAuthenticate(): Authenticate {
+  return { authorization: "" };
+}
+
+export const Authenticate: MessageFns<Authenticate> = {
+  encode(message: Authenticate, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.authorization !== "") {
+      writer.uint32(10).string(message.authorization);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Authenticate {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAuthenticate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.authorization = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseAuthenticated(): Authenticated {
+  return { identity: "", validFor: undefined };
+}
+
+export const Authenticated: MessageFns<Authenticated> = {
+  encode(message: Authenticated, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.identity !== "") {
+      writer.uint32(10).string(message.identity);
+    }
+    if (message.validFor !== undefined) {
+      Duration.encode(message.validFor, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Authenticated {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAuthenticated();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.identity = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.validFor = Duration.decode(reader, reader.uint32());
             continue;
           }
         }

@@ -5,7 +5,7 @@
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 import { Duration } from "../../google/protobuf/duration_pb.js";
 import { Timestamp } from "../../google/protobuf/timestamp_pb.js";
-import { Grant, Holder, LockBlock, LockSpec, LostReason, Refusal } from "./lock_pb.js";
+import { Authenticate, Authenticated, Grant, Holder, LockBlock, LockSpec, LostReason, Refusal } from "./lock_pb.js";
 
 export const protobufPackage = "distlock.v1";
 
@@ -56,6 +56,7 @@ export interface SessionCommand {
     | { $case: "goodbye"; goodbye: Goodbye }
     | { $case: "downgrade"; downgrade: DowngradeLease }
     | { $case: "adopt"; adopt: AdoptLease }
+    | { $case: "authenticate"; authenticate: Authenticate }
     | undefined;
 }
 
@@ -117,6 +118,7 @@ export interface SessionEvent {
     | { $case: "lost"; lost: LeaseLost }
     | { $case: "draining"; draining: BrokerDraining }
     | { $case: "downgraded"; downgraded: LeaseDowngraded }
+    | { $case: "authenticated"; authenticated: Authenticated }
     | undefined;
 }
 
@@ -134,6 +136,8 @@ export interface SessionOpened {
   features: string[];
   identity: string;
   processBound: boolean;
+  proofValidFor: Duration | undefined;
+  maxUnanswered: number;
 }
 
 export interface AcquireQueued {
@@ -530,6 +534,9 @@ export const SessionCommand: MessageFns<SessionCommand> = {
       case "adopt":
         AdoptLease.encode(message.command.adopt, writer.uint32(74).fork()).join();
         break;
+      case "authenticate":
+        Authenticate.encode(message.command.authenticate, writer.uint32(82).fork()).join();
+        break;
     }
     return writer;
   },
@@ -617,6 +624,14 @@ export const SessionCommand: MessageFns<SessionCommand> = {
             }
 
             message.command = { $case: "adopt", adopt: AdoptLease.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.command = { $case: "authenticate", authenticate: Authenticate.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -1177,6 +1192,9 @@ export const SessionEvent: MessageFns<SessionEvent> = {
       case "downgraded":
         LeaseDowngraded.encode(message.event.downgraded, writer.uint32(98).fork()).join();
         break;
+      case "authenticated":
+        Authenticated.encode(message.event.authenticated, writer.uint32(106).fork()).join();
+        break;
     }
     return writer;
   },
@@ -1290,6 +1308,14 @@ export const SessionEvent: MessageFns<SessionEvent> = {
             message.event = { $case: "downgraded", downgraded: LeaseDowngraded.decode(reader, reader.uint32()) };
             continue;
           }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.event = { $case: "authenticated", authenticated: Authenticated.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1360,6 +1386,8 @@ function createBaseSessionOpened(): SessionOpened {
     features: [],
     identity: "",
     processBound: false,
+    proofValidFor: undefined,
+    maxUnanswered: 0,
   };
 }
 
@@ -1391,6 +1419,12 @@ export const SessionOpened: MessageFns<SessionOpened> = {
     }
     if (message.processBound !== false) {
       writer.uint32(72).bool(message.processBound);
+    }
+    if (message.proofValidFor !== undefined) {
+      Duration.encode(message.proofValidFor, writer.uint32(82).fork()).join();
+    }
+    if (message.maxUnanswered !== 0) {
+      writer.uint32(88).int32(message.maxUnanswered);
     }
     return writer;
   },
@@ -1478,6 +1512,22 @@ export const SessionOpened: MessageFns<SessionOpened> = {
             }
 
             message.processBound = reader.bool();
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.proofValidFor = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.maxUnanswered = reader.int32();
             continue;
           }
         }

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New connections to the HTTP face and to the operators' port, and how long their answers take."""
+import select
+import socket
+import time
+
+# What is asked while an attack of this name goes on, by another peer, and how soon each is to be answered.
+ASKED = {"http-slow": ("/v1/status",), "http-waits": ("/v1/status",), "ops-hold": ("/healthz", "/readyz")}
+ASKED_MS = 1_000
+
+
+def ask(at, path):
+    """The milliseconds until a new connection to HOST:PORT or a socket's path is answered with 200; else infinite."""
+    begin = time.monotonic()
+    host, _, port = at.rpartition(":")
+    try:
+        with socket.socket(socket.AF_UNIX if at.startswith("/") else socket.AF_INET) as sock:
+            sock.settimeout(1)
+            sock.connect(at if at.startswith("/") else (host, int(port)))
+            sock.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            answered = sock.recv(100).startswith(b"HTTP/1.1 200 ")
+    except OSError:
+        answered = False
+    return (time.monotonic() - begin) * 1000 if answered else float("inf")
+
+
+def ask_while(running, at, paths):
+    took = []
+    while running():
+        took += [ask(at, path) for path in paths]
+        time.sleep(0.1)
+    return sorted(took)
+
+
+def slow_connections(port, count, seconds):
+    """Connections to the ops port that send a byte now and then. The times that /healthz took meanwhile, in ms."""
+    socks = []
+    for _ in range(count):
+        sock = socket.socket()
+        sock.settimeout(1)
+        try:
+            sock.connect(("127.0.0.1", port))
+            socks.append(sock)
+        except OSError:
+            sock.close()
+    took = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for sock in socks:
+            try:
+                sock.send(b"G")
+            except OSError:
+                pass
+        took.append(ask(f"127.0.0.1:{port}", "/healthz"))
+        select.select([], [], [], 0.1)
+    for sock in socks:
+        sock.close()
+    return sorted(took)
