@@ -115,14 +115,15 @@ func (s *stream) showAnew() {
 	}
 	defer s.looking.Store(false)
 	authorization := channel.Authorization(s.address)
-	if authorization == "" || authorization == s.shown {
+	if authorization == "" {
 		return
 	}
-	s.shown = authorization
 	s.core.do(func(time.Duration, *locktable.Effects) {
-		if !s.over { // else the link is another session's
-			s.core.table.Authenticate(s.link, authorization)
+		if s.over || authorization == s.shown && !s.link.ProofRefused() { // over: the link is another session's
+			return
 		}
+		s.shown = authorization
+		s.core.table.Authenticate(s.link, authorization)
 	})
 }
 

@@ -12,6 +12,9 @@
 namespace distlock::core {
 namespace {
 
+// Ids of leases are not signed, so a caller can leave adoptions open that never were.
+constexpr size_t kMostLeftOpen = 100'000;
+
 const char* NameOf(Mode mode) {
   return mode == Mode::kExclusive ? "EXCLUSIVE" : mode == Mode::kShared ? "SHARED" : "PERMIT";
 }
@@ -97,6 +100,7 @@ void Adoptions::Send(AdoptCall& call) {
 
 void Adoptions::OnTimer(AdoptCall& call) {
   if (core_.now >= call.until) {
+    LeaveOpen(call);
     return Refuse(call, RefusalReason::kStoreUnavailable,
                   calls_.Trouble(call) + "; whether it was taken over is not known: repeat with the same request_id");
   }
@@ -162,11 +166,16 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
 }
 
 void Adoptions::Drop(SessionId session) {
-  calls_.ForEachOf(session, [&](const AdoptCall& call) {
-    const Instant until = core_.now + call.request.ttl;
-    past_grants_.Remember(call.request.owner, until, until);
-  });
+  calls_.ForEachOf(session, [&](const AdoptCall& call) { LeaveOpen(call); });
   calls_.Drop(session);
+}
+
+// Nobody hears the answer, if one comes: the store may have the new owner, and the client goes on believing by the
+// former promise.
+void Adoptions::LeaveOpen(const AdoptCall& call) {
+  if (call.attempts == 0 || past_grants_.size() >= kMostLeftOpen) return;
+  const Instant until = core_.now + call.request.ttl;
+  past_grants_.Remember(call.request.owner, until, until);
 }
 
 // The lease may have been this broker's, on a stream that is still here or has just broken. Returns until when another

@@ -60,7 +60,7 @@ class Adoptions {
   void OnReply(const Op& op, OpId id, StoreReply& reply);
   // The stream that asked is over. Its client may go on believing by the former promise.
   void Drop(SessionId session);
-  // Whether the store has been asked to give a lease to `owner`, and has not answered.
+  // Whether `owner` is to have a lease, and the store may have given it.
   bool Contains(const OwnerId& owner) const {
     return calls_.Any([&](const AdoptCall& call) { return call.request.owner == owner; });
   }
@@ -68,6 +68,7 @@ class Adoptions {
   bool empty() const { return calls_.empty(); }
 
  private:
+  void LeaveOpen(const AdoptCall& call);
   void RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string cause);
   void Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause);
   void Send(AdoptCall& call);

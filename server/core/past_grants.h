@@ -24,6 +24,7 @@ class PastGrants {
   void Forget(const OwnerId& owner);
   // Whether the last grant of `owner` may still last. Drops all that do not.
   bool Contains(const OwnerId& owner);
+  size_t size() const { return grants_.size(); }
   // Whether a client may still believe in the last grant of `owner`.
   bool IsPromised(const OwnerId& owner) const;
 

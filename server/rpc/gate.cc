@@ -107,6 +107,7 @@ std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, con
 std::optional<std::chrono::seconds> Gate::ProofLeft(const Visitor& visitor) const {
   if (!enforces() || visitor.caller == nullptr) return std::nullopt;
   const int64_t over = visitor.caller->proof_over_s;
+  if (visitor.key_is_gone) return std::chrono::seconds(0);
   if (over == std::numeric_limits<int64_t>::max()) return std::nullopt;
   return std::chrono::seconds(std::max<int64_t>(0, over - now_s()));
 }

@@ -271,5 +271,18 @@ TEST(Force, AnAdoptionWhoseStreamBrokeIsWaitedForAsLongAsTheFormerPromiseMayBeBe
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
 }
 
+TEST(Force, AnAdoptionThatWasGivenUpIsWaitedForToo) {
+  OneSession t;
+  t.Do(Adopt{
+      .session = 1, .request = 7, .name = Name("a"), .from = Owner(5), .token = 42, .owner = Owner(6), .ttl = kT});
+  for (uint64_t seq = 1; seq <= 6; ++seq) {
+    t.Do(Heartbeat{.session = 1, .seq = seq});
+    t.Pass(seconds(1));
+  }
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kStoreUnavailable);
+  t.Do(ForceNotice{Name("a"), Owner(6), 42, "why"});
+  EXPECT_EQ(t.Count<StoreForce>() + t.Count<StoreRelease>(), 0u);
+}
+
 }  // namespace
 }  // namespace distlock::core

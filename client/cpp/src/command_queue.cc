@@ -31,11 +31,16 @@ v1::SessionCommand* Batch::Add(size_t bytes) {
 
 void Batch::Beat(int64_t seq) {
   Add(0)->mutable_heartbeat()->set_seq(seq);
-  beats_ = true;
+  must_leave_ = true;
+}
+
+void Batch::SayGoodbye() {
+  Add(0)->mutable_goodbye();
+  must_leave_ = true;
 }
 
 void Batch::Clear() {
-  beats_ = false;
+  must_leave_ = false;
   arena_.Reset();
   message_ = google::protobuf::Arena::CreateMessage<v1::SessionRequest>(&arena_);
   bytes_ = 0;
@@ -107,7 +112,22 @@ void CommandQueue::Heartbeat(int64_t seq) {
   waiting_.front()->Beat(seq);
 }
 
-void CommandQueue::Goodbye() { Add(0)->mutable_goodbye(); }
+void CommandQueue::Goodbye() {
+  size_t ahead = ahead_.count();
+  size_t leave = 0;
+  for (; leave < waiting_.size(); ++leave) {
+    const size_t more = waiting_[leave]->commands();
+    if (ahead > 0 && ahead + more > most_ahead_) break;
+    ahead += more;
+  }
+  // The broker frees with the session what it has not heard of.
+  while (waiting_.size() > leave) {
+    Recycle(std::move(waiting_.back()));
+    waiting_.pop_back();
+  }
+  if (waiting_.empty()) waiting_.push_back(NewBatch());
+  waiting_.back()->SayGoodbye();
+}
 
 void CommandQueue::SetMessageBytes(int32_t message_bytes) {
   batch_bytes_ = BatchBytes(message_bytes > 0 ? static_cast<size_t>(message_bytes) : wire::kMostMessageBytes);

@@ -33,11 +33,12 @@ class Batch {
   Batch();
   v1::SessionCommand* Add(size_t bytes);
   void Beat(int64_t seq);
+  void SayGoodbye();
   void Clear();
   const v1::SessionRequest& message() const { return *message_; }
   size_t bytes() const { return bytes_; }
   size_t commands() const { return static_cast<size_t>(message_->commands_size()); }
-  bool beats() const { return beats_; }  // it must leave next
+  bool must_leave() const { return must_leave_; }  // whatever is ahead of it
 
  private:
   static constexpr size_t kFirstBlock = 32 << 10;
@@ -46,7 +47,7 @@ class Batch {
   google::protobuf::Arena arena_;
   v1::SessionRequest* message_;
   size_t bytes_ = 0;
-  bool beats_ = false;
+  bool must_leave_ = false;
 };
 
 class CommandQueue {
@@ -72,6 +73,7 @@ class CommandQueue {
   void Authenticate(int64_t id, const std::string& authorization);
   // Into the message that leaves next.
   void Heartbeat(int64_t seq);
+  // Behind what may leave now; the rest is dropped.
   void Goodbye();
 
   // SessionOpened.max_unanswered: no batch leaves that would make it more commands without any event, but a single one.
@@ -101,7 +103,7 @@ class CommandQueue {
   std::unique_ptr<Batch> NewBatch();
   std::unique_ptr<Batch> TakeFirst();
   bool MayLeave(const Batch& batch) const {
-    return ahead_.count() == 0 || batch.beats() || ahead_.count() + batch.commands() <= most_ahead_;
+    return ahead_.count() == 0 || batch.must_leave() || ahead_.count() + batch.commands() <= most_ahead_;
   }
 
   size_t batch_bytes_ = BatchBytes(wire::kMostMessageBytes);

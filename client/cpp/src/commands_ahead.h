@@ -47,9 +47,9 @@ class CommandsAhead {
     int32_t ids;
   };
 
-  // Of the others, none is answered under its own id.
+  // Of the others, none is answered under its own id, but the first.
   static bool Counts(const v1::SessionCommand& command) {
-    return !command.has_heartbeat() && !command.has_goodbye() && !command.has_cancel();
+    return !command.has_heartbeat() && !command.has_goodbye() && !command.has_cancel() && !command.has_open();
   }
 
   absl::flat_hash_map<int64_t, Command> of_;  // by each of its ids

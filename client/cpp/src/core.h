@@ -133,10 +133,10 @@ class Core : public std::enable_shared_from_this<Core> {
     bool left = false;         // the table goes on with the other link: how this stream ends does not matter
   };
 
-  // When the broker has been silent for too long: breaks the stream and returns it, with the caller counted in
-  // use.operations. Else null.
   // On the Core's thread: tells the table what proof is shown to the link's broker now.
   void ShowProof(int link) ABSL_LOCKS_EXCLUDED(mu_);
+  // When the broker has been silent for too long: breaks the stream and returns it, with the caller counted in
+  // use.operations. Else null.
   Stream* BreakIfLapsed(int link, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(int link, EndCause cause, const std::string& why, int64_t now_ns, Effects& fx)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -28,7 +28,8 @@ struct Link {
   bool draining = false;
   bool leaving = false;  // goodbye is said; new acquires wait for the next stream
   bool heartbeat_due = false;
-  std::optional<std::string> shown;  // the last proof that the broker was shown
+  std::optional<std::string> shown;  // the last proof that the broker was shown, and has not refused
+  int64_t proof_id = 0;              // of the command that brought it; 0: the call did
   int64_t validity_ns = 0;
   int64_t heartbeat_interval_ns = 0;
   int64_t heartbeat_at_ns = kNever;

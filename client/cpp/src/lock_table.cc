@@ -172,7 +172,9 @@ void LockTable::Show(const std::optional<std::string>& authorization, int number
   Link& link = at(number);
   if (!authorization || authorization == link.shown) return;
   link.shown = authorization;
-  if (link.opened && !link.leaving) link.commands.Authenticate(next_id_++, *authorization);
+  if (!link.opened || link.leaving) return;
+  link.proof_id = next_id_++;
+  link.commands.Authenticate(link.proof_id, *authorization);
 }
 
 LeasePtr LockTable::Find(int64_t id) const {

@@ -20,6 +20,7 @@ void LockTable::OnStarted(int64_t now_ns, const std::optional<ProcessClaim>& cla
   link.opened = link.acked = link.adopts = link.draining = link.leaving = link.heartbeat_due = false;
   link.authenticates = false;
   link.shown = std::nullopt;
+  link.proof_id = 0;
   link.commands.Clear();
   link.commands.Open(next_id_++, options_.label, sessions_++, claim);
   Wake(link.session.deadline_ns());
@@ -42,6 +43,7 @@ void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& 
       OnDowngraded(event.id(), std::nullopt, now_ns, fx);
       return;
     case v1::SessionEvent::kRefused:
+      if (event.id() == link.proof_id) link.shown = std::nullopt;  // it is brought again with a later heartbeat
       return OnRefused(link, event.id(), event.refused(), now_ns, fx);
     case v1::SessionEvent::kHeartbeatAck:
       return OnAck(link, event.heartbeat_ack(), now_ns, fx);

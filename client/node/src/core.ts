@@ -320,7 +320,8 @@ export class Core {
     const {connection, link} = stream;
     const authorization = await bearerNow(connection.address);
     stream.looking = false;
-    if (authorization === undefined || authorization === connection.shown || stream.over) return;
+    if (authorization === undefined || stream.over) return;
+    if (authorization === connection.shown && !link.proofRefused) return;
     connection.shown = authorization;
     this.table.authenticate(link, authorization);
     this.changed();

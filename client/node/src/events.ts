@@ -132,6 +132,7 @@ export abstract class ListeningTable extends MovingTable {
   }
 
   private onRefused(link: Link, id: number, refused: WireRefusal, now: number): void {
+    if (id === link.proof) link.proofRefused = true;
     const refusal = refusalOf(refused);
     const lease = this.live.get(id);
     if (lease === undefined) {

@@ -120,6 +120,8 @@ export class Link {
   acked = false;
   adopts = false;
   authenticates = false;
+  proof = 0; // id of the command that brought the last proof; 0: the call did
+  proofRefused = false;
   draining = false;
   leaving = false;
   heartbeatDue = false;
@@ -139,7 +141,8 @@ export class Link {
     this.end();
     this.session = new SessionBelief(now, grace);
     this.streaming = true;
-    this.acked = this.adopts = this.authenticates = false;
+    this.acked = this.adopts = this.authenticates = this.proofRefused = false;
+    this.proof = 0;
     this.heartbeatAt = this.drainedAt = NEVER;
     this.maxBytes = FIRST_MAX_BYTES;
     this.mostAhead = MOST_AHEAD;

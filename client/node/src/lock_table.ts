@@ -87,7 +87,9 @@ export class LockTable extends ListeningTable {
   /** Shows another token to the session's broker. The answer changes nothing here. */
   authenticate(link: Link, authorization: string): void {
     if (!link.authenticates || !link.streaming || link.leaving) return;
-    link.send(this.takeIds(), {$case: 'authenticate', authenticate: {authorization}});
+    link.proof = this.takeIds();
+    link.proofRefused = false;
+    link.send(link.proof, {$case: 'authenticate', authenticate: {authorization}});
   }
 
   /** The broker has not been heard for too long: the stream must be ended. */

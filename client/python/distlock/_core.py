@@ -56,7 +56,7 @@ class Stream:
                 self.core.arm()
             if message is not None:
                 yield message
-            if message is None or leaving:
+            if self.over or leaving:
                 break
         # A half-close would count as a break: the call goes on until the broker ends it, or it is cancelled.
         self.ended.wait()

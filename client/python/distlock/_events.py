@@ -30,6 +30,8 @@ class ListeningTable(MovingTable):
         elif kind == "heartbeat_ack":
             self.on_ack(link, event.heartbeat_ack, now, fx)
         elif kind == "refused":
+            if event.id == link.proof:
+                link.shown = None  # it is brought again with a later heartbeat
             self.on_refused(link, event.id, event.refused, now, fx)
         elif kind == "lost":
             self.on_lost(link, event.id, event.lost, now, fx)

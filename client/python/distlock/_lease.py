@@ -112,13 +112,14 @@ class Link:
         self._ahead: Dict[int, range] = {}  # of each id that a command without any event takes: all its ids
         self._commands_ahead = 0
         self.authenticates = False
-        self.shown: Optional[str] = None  # the last token that the broker was shown
+        self.shown: Optional[str] = None  # the last token that the broker was shown, and has not refused
+        self.proof = 0  # id of the command that brought it; 0: the call did
 
     def start(self, now: int, grace: int) -> None:
         self.commands.clear()
         self._ahead.clear()
         self.most_ahead, self._commands_ahead = MOST_AHEAD, 0
-        self.authenticates, self.shown = False, None
+        self.authenticates, self.shown, self.proof = False, None, 0
         self.session = SessionBelief(now, grace)
         self.streaming = True
         self.opened = self.acked = self.adopts = self.draining = self.leaving = False
@@ -130,15 +131,27 @@ class Link:
         return self.heartbeat_due or bool(self.commands) and self._may_send(self.commands[0])
 
     def _may_send(self, command: wire.SessionCommand) -> bool:
-        return not command.id or self._commands_ahead < self.most_ahead
+        return not self._counts(command) or self._commands_ahead < self.most_ahead
+
+    @staticmethod
+    def _counts(command: wire.SessionCommand) -> bool:
+        return bool(command.id) and not command.HasField("open")
 
     def _sent(self, command: wire.SessionCommand) -> None:
-        if not command.id:
+        if not self._counts(command):
             return
         count = max(len(command.acquire.locks), command.adopt.hold_count, 1)
         ids = range(command.id, command.id + count)
         self._ahead.update(dict.fromkeys(ids, ids))
         self._commands_ahead += 1
+
+    def say_goodbye(self) -> None:
+        """Behind what may be sent now: with the session the broker frees what it has not heard of."""
+        room = self.most_ahead - self._commands_ahead
+        kept = [command for command in self.commands if not self._counts(command) or (room := room - 1) >= 0]
+        self.commands.clear()
+        self.commands.extend(kept)
+        self.commands.append(wire.SessionCommand(goodbye=wire.Goodbye()))
 
     def answered(self, command: int) -> None:
         """An event has come under this id."""

@@ -95,8 +95,8 @@ class LockTable(ListeningTable):
         if link is not self.link:
             self.leave_when_empty(link)
         if token is not None and token != link.shown and not link.leaving:
-            link.shown = token
-            proof = wire.SessionCommand(id=self.take_ids(), authenticate=lock_pb2.Authenticate(authorization=token))
+            link.shown, link.proof = token, self.take_ids()
+            proof = wire.SessionCommand(id=link.proof, authenticate=lock_pb2.Authenticate(authorization=token))
             link.commands.appendleft(proof)
         return link.pack(now)
 

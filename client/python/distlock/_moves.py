@@ -233,7 +233,7 @@ class MovingTable(TableBase):
     def leave(self, link: Link) -> None:
         """Says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream."""
         link.leaving, link.heartbeat_due = True, False
-        link.commands.append(wire.SessionCommand(goodbye=wire.Goodbye()))
+        link.say_goodbye()
         for request in self.waiting():
             if request.link is link:
                 request.link = None

@@ -50,7 +50,7 @@ bool CommandRest::Next(v1::SessionCommand* command, std::string* problem) {
 
 void CommandRest::Compact() {
   if (came_in_.size() == 0 && !left_.empty()) return;  // done before
-  copy_ = std::string(left_);
+  std::string(left_).swap(copy_);                      // an assignment would keep the memory of what was there
   left_ = copy_;
   came_in_ = grpc::Slice();
 }

@@ -59,8 +59,18 @@ void SessionCall::OnOpenTimeout() {
   Pump();
 }
 
-void SessionCall::Protocol(std::string problem) {
-  Refuse(contract::MakeRefusal(RefusalReason::kInvalidArgument, std::move(problem)), StreamClose::kProtocol);
+SessionCall::Stop SessionCall::Broken(std::string problem) {
+  return {contract::MakeRefusal(RefusalReason::kInvalidArgument, std::move(problem)), StreamClose::kProtocol};
+}
+
+void SessionCall::EndBy(const Stop& stop) {
+  {
+    const std::lock_guard checking(checking_mu_);
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(contract::ReasonOf(stop.refusal.reason()));
+  }
+  End(ToStatus(contract::ErrorOf(stop.refusal)), stop.why, /*drop=*/false);
 }
 
 void SessionCall::DescribeMore(v1::SessionInfo* info) const {
@@ -71,28 +81,21 @@ void SessionCall::DescribeMore(v1::SessionInfo* info) const {
   info->set_waiters(static_cast<int32_t>(waiting));
 }
 
-// False: the stream has been ended.
-bool SessionCall::Open(const v1::SessionCommand& command) {
+std::optional<SessionCall::Stop> SessionCall::Open(const v1::SessionCommand& command) {
   std::string problem;
   if (!command.has_open()) problem = "the first command of a session must be OpenSession";
   if (opened_) problem = "OpenSession came twice; open another stream for another session";
   if (problem.empty() && command.id() <= 0) problem = BadId(command.id());
-  if (!problem.empty()) {
-    Protocol(std::move(problem));
-    return false;
-  }
+  if (!problem.empty()) return Broken(std::move(problem));
   contract::Validator check(frontend_.limits);
   check.Text(command.open().client(), frontend_.limits.max_owner_bytes, "open.client");
   check.Count(command.open().generation(), INT32_MAX, "open.generation");
-  if (!check.ok()) {
-    Refuse(check.Refusal(), StreamClose::kProtocol);
-    return false;
-  }
+  if (!check.ok()) return Stop{check.Refusal()};
   opened_ = true;
   bool posted = false;
   {
     std::lock_guard lock(mu_);
-    if (ended()) return false;
+    if (ended()) return std::nullopt;
     posted = OpenOn(0);
     client_ = command.open().client();
     generation_ = static_cast<uint32_t>(command.open().generation());
@@ -117,8 +120,8 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     }
   }
   open_timeout_.Cancel();
-  if (!posted) Refuse(contract::OverloadRefusal(), StreamClose::kQuota);
-  return posted;
+  if (!posted) return Stop{contract::OverloadRefusal(), StreamClose::kQuota};
+  return std::nullopt;
 }
 
 std::string SessionCall::Route() {

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,6 +41,9 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool MayHoldMany() const override { return true; }
 
  private:
+  // New proofs, each of which may cost the verification of a signature.
+  static constexpr uint32_t kProofsPerSecond = 4;
+
   // A checked command that is not routed yet: an input of the core, or a refusal.
   struct Ready {
     core::RequestId id = 0;
@@ -63,20 +67,28 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void DescribeMore(v1::SessionInfo* info) const override;
   bool GaveAllBack() const override { return leaving_ && said_goodbye_ == open_on_; }
 
+  // Why the reading side ends the stream: what has been read broke a rule, or there is no room.
+  struct Stop {
+    v1::Refusal refusal;
+    StreamClose why = StreamClose::kProtocol;
+  };
+  static Stop Broken(std::string problem);
+  // Without mu_ and checking_mu_. Nothing, when the stream has ended.
+  void EndBy(const Stop& stop);
+
   // Reading side: called by OnReadDone, which runs once at a time.
-  void Protocol(std::string problem);
   // Routes what was read, then reads on; or leaves both to ReadOn, while as much of this session waits for the shards,
   // or to be written, as may.
   void GoOn(bool after_turn);
   void ReadOn();
-  // Checks as many commands of rest_ as there is room for, when none is ready. False: the stream has been ended.
-  bool TakeRest();
+  // Checks as many commands of rest_ as there is room for, when none is ready.
+  std::optional<Stop> TakeRest();
   void DropRouted();
   bool HasRoom() const {
     return commands_share_.room() > 0 && heartbeats_share_.room() > 0 && unwritten_ < most_unwritten_;
   }
   void ShareWithPeer();
-  bool Open(const v1::SessionCommand& command);
+  std::optional<Stop> Open(const v1::SessionCommand& command);
   void OnOpenTimeout();
   Ready Check(const v1::SessionCommand& command);
   Ready CheckAcquire(const v1::SessionCommand& command);
@@ -122,6 +134,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool opened_ = false;
   grpc::Alarm open_timeout_;  // until Open has come
   RateLimit rate_;
+  RateLimit proofs_{kProofsPerSecond};
   contract::AdoptionTries adoptions_;
   std::vector<Ready> ready_;  // of the last message
   CommandRest rest_;          // what follows them there

@@ -156,6 +156,12 @@ SessionCall::Ready SessionCall::CheckAdopt(const v1::SessionCommand& command) {
 
 SessionCall::Ready SessionCall::CheckAuthenticate(const v1::SessionCommand& command) {
   rate_.Charge(shard::BootNow());
+  if (!proofs_.Take(shard::BootNow())) {
+    return {IdOf(command), 1,
+            contract::MakeRefusal(RefusalReason::kQuotaExceeded,
+                                  absl::StrCat("more than ", kProofsPerSecond, " new proofs a second in this session"),
+                                  proofs_.Wait())};
+  }
   contract::Validator check(frontend_.limits);
   check.Text(command.authenticate().authorization(), kMaxProofBytes, "authenticate.authorization");
   if (!check.ok()) return {IdOf(command), 1, check.Refusal()};

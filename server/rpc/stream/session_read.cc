@@ -32,7 +32,7 @@ void SessionCall::OnReadDone(bool ok) {
     return;
   }
   grpc::Slice message;
-  if (auto problem = InOnePiece(in_, &message)) return Protocol(*std::move(problem));
+  if (auto problem = InOnePiece(in_, &message)) return EndBy(Broken(*std::move(problem)));
   in_.Clear();
   rest_.Set(std::move(message));
   ShareWithPeer();
@@ -48,12 +48,12 @@ void SessionCall::ShareWithPeer() {
   most_unwritten_ = std::clamp(limits.outbox_bytes_per_peer / 4 / sessions, kLeastUnwritten, kMostUnwritten);
 }
 
-bool SessionCall::TakeRest() {
-  if (!ready_.empty() || rest_.empty()) return true;
+std::optional<SessionCall::Stop> SessionCall::TakeRest() {
+  if (!ready_.empty() || rest_.empty()) return std::nullopt;
   const std::lock_guard checking(checking_mu_);
   {
     std::lock_guard lock(mu_);
-    if (ended()) return false;
+    if (ended()) return std::nullopt;
   }
   for (int64_t room = std::max<int64_t>(commands_share_.room(), 1); room > 0 && !rest_.empty(); --room) {
     Scratch scratch;
@@ -61,16 +61,15 @@ bool SessionCall::TakeRest() {
     std::string problem;
     if (!rest_.Next(command, &problem)) {
       if (problem.empty()) break;
-      Protocol(std::move(problem));
-      return false;
+      return Broken(std::move(problem));
     }
     if (opened_ && !command->has_open()) {
       ready_.push_back(Check(*command));
-    } else if (!Open(*command)) {
-      return false;
+    } else if (auto stop = Open(*command)) {
+      return stop;
     }
   }
-  return true;
+  return std::nullopt;
 }
 
 void SessionCall::DropRouted() {
@@ -83,15 +82,15 @@ void SessionCall::DropRouted() {
 void SessionCall::GoOn(bool after_turn) {
   bool all = false;
   do {
-    if (!TakeRest()) return;
-    std::string problem;
-    {
+    std::optional<Stop> stop = TakeRest();
+    if (!stop) {
       std::lock_guard lock(mu_);
       if (ended()) return;
-      problem = Route();
+      std::string problem = Route();
       CountUse();
+      if (!problem.empty()) stop = Broken(std::move(problem));
     }
-    if (!problem.empty()) return Protocol(std::move(problem));
+    if (stop) return EndBy(*stop);
     Deliver();
     {
       std::lock_guard lock(mu_);

@@ -20,6 +20,7 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 	case *pb.SessionEvent_HeartbeatAck:
 		t.onAck(link, what.HeartbeatAck, now, fx)
 	case *pb.SessionEvent_Refused:
+		link.proofRefused = link.proofRefused || event.Id == link.proof
 		t.onRefused(link, event.Id, refusalOf(what.Refused), now, fx)
 	case *pb.SessionEvent_Lost:
 		t.onLost(link, event.Id, what.Lost, now, fx)

@@ -35,6 +35,8 @@ type Link struct {
 	acked         bool
 	adopts        bool
 	authenticates bool
+	proof         int64 // id of the command that brought the last proof; 0: the call did
+	proofRefused  bool
 	draining      bool
 	leaving       bool
 	heartbeatDue  bool
@@ -63,6 +65,9 @@ func (l *Link) Said() bool { return l.leaving && !l.goodbyeDue }
 
 // Authenticates tells whether the broker takes another token for this session.
 func (l *Link) Authenticates() bool { return l.authenticates }
+
+// ProofRefused tells whether the broker has refused the last proof that a command brought.
+func (l *Link) ProofRefused() bool { return l.proofRefused }
 
 func (l *Link) start(now, grace time.Duration) {
 	*l = Link{session: newBelief(now, grace), streaming: true, heartbeatAt: Never, drainedAt: Never,

@@ -152,7 +152,8 @@ func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 // Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
 func (t *Table) Authenticate(link *Link, authorization string) {
 	if link.authenticates && link.usable() {
-		link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Authenticate{
+		link.proof, link.proofRefused = t.takeIDs(1), false
+		link.add(&pb.SessionCommand{Id: link.proof, Command: &pb.SessionCommand_Authenticate{
 			Authenticate: &pb.Authenticate{Authorization: authorization}}})
 	}
 }
