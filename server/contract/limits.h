@@ -46,7 +46,8 @@ struct Limits {
   size_t outbox_bytes_per_peer = size_t{32} << 20;
   size_t outbox_bytes = size_t{512} << 20;
   // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,
-  // Cancel, Downgrade and Authenticate are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
+  // Cancel, Downgrade and Authenticate are carried out all the same. Calls of one peer: every Acquire counts. 0 = no
+  // limit.
   uint32_t requests_per_second = 0;
 
   // Commands that wait for the shards; a session that has so many there is not read. A peer's sessions share what it
