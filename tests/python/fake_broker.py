@@ -91,7 +91,7 @@ class FakeSession:
             return
         if kind == "open":
             opened = wire.SessionOpened(session_id="s", broker_id="b", max_message_bytes=self.broker.max_bytes,
-                                        max_leases=10_000, features=self.broker.features)
+                                        max_leases=10_000, max_unanswered=4096, features=self.broker.features)
             opened.validity.FromSeconds(VALIDITY_S)
             opened.heartbeat_interval.FromSeconds(1)
             self.event(id=command.id, opened=opened)
