@@ -170,8 +170,8 @@ void Adoptions::Drop(SessionId session) {
   calls_.Drop(session);
 }
 
-// Nobody hears the answer, if one comes: the store may have the new owner, and the client goes on believing by the
-// former promise.
+// The call ends before its answer: the store may have the new owner, and the client goes on believing by the former
+// promise.
 void Adoptions::LeaveOpen(const AdoptCall& call) {
   if (call.attempts == 0 || past_grants_.size() >= kMostLeftOpen) return;
   const Instant until = core_.now + call.request.ttl;

@@ -35,20 +35,14 @@ struct AdoptCall : RetryingCall {
 
 class Adoptions {
  public:
-  struct Neighbours {
-    Sessions& sessions;
-    Leases& leases;
-    PendingReleases& releases;
-    PastGrants& past_grants;
-    const Notes& notes;
-  };
-  Adoptions(CoreContext& core, const Neighbours& to)
+  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, PastGrants& past_grants,
+            const Notes& notes)
       : core_(core),
-        sessions_(to.sessions),
-        leases_(to.leases),
-        releases_(to.releases),
-        past_grants_(to.past_grants),
-        notes_(to.notes),
+        sessions_(sessions),
+        leases_(leases),
+        releases_(releases),
+        past_grants_(past_grants),
+        notes_(notes),
         calls_(core) {}
 
   void Handle(Adopt& in);

@@ -129,7 +129,7 @@ class Broker {
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, past_grants_, queues_, notes_};
   Downgrades downgrades_{core_, sessions_, leases_, releases_, notes_};
-  Adoptions adoptions_{core_, {sessions_, leases_, releases_, past_grants_, notes_}};
+  Adoptions adoptions_{core_, sessions_, leases_, releases_, past_grants_, notes_};
   ForceCalls force_calls_{core_, {leases_, waiters_, bundles_, releases_, adoptions_, past_grants_, notes_}};
 };
 

@@ -4,7 +4,7 @@
 namespace distlock::core {
 
 void PastGrants::Remember(const OwnerId& owner, Instant until, Instant promised_until) {
-  Contains(owner);  // drops the old ones
+  DropOld();
   const auto [entry, fresh] = grants_.emplace(owner, Grant{until, promised_until});
   if (!fresh) {
     by_end_.erase({entry->second.until, owner});
@@ -21,11 +21,20 @@ void PastGrants::Forget(const OwnerId& owner) {
 }
 
 bool PastGrants::Contains(const OwnerId& owner) {
+  DropOld();
+  return grants_.contains(owner);
+}
+
+size_t PastGrants::size() {
+  DropOld();
+  return grants_.size();
+}
+
+void PastGrants::DropOld() {
   while (!by_end_.empty() && by_end_.begin()->first <= core_.now) {
     grants_.erase(by_end_.begin()->second);
     by_end_.erase(by_end_.begin());
   }
-  return grants_.contains(owner);
 }
 
 bool PastGrants::IsPromised(const OwnerId& owner) const {

@@ -24,7 +24,8 @@ class PastGrants {
   void Forget(const OwnerId& owner);
   // Whether the last grant of `owner` may still last. Drops all that do not.
   bool Contains(const OwnerId& owner);
-  size_t size() const { return grants_.size(); }
+  // How many may still last. Drops all that do not.
+  size_t size();
   // Whether a client may still believe in the last grant of `owner`.
   bool IsPromised(const OwnerId& owner) const;
 
@@ -33,6 +34,8 @@ class PastGrants {
     Instant until{};
     Instant promised_until{};
   };
+
+  void DropOld();
 
   CoreContext& core_;
   absl::btree_map<OwnerId, Grant> grants_;

@@ -15,7 +15,7 @@ namespace {
 
 using text::Cat;
 
-// Of an address of either family, IPv4 also where it is written as IPv6.
+// An address of either family. An IPv4 address that is written as IPv6 is an IPv4 one.
 struct Host {
   bool is_v4 = false;
   in_addr v4{};

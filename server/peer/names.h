@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whom a connection comes from, and who counts as one. Pure; any thread.
+// Names of a connection: its address, and the peer that it counts for. Pure; any thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,9 +15,9 @@ inline constexpr uid_t kOverflowUid = 65534;
 
 // "ipv4:10.0.0.7:40000" or "ipv6:[::1]:40000"; "" for other families.
 std::string AddressText(const sockaddr_storage& from);
-// Who counts as one: an IPv4 address, the /64 of an IPv6 address.
+// The peer that an address belongs to: an IPv4 address alone, or the /64 of an IPv6 address.
 std::string PeerText(const sockaddr_storage& from);
-// Who counts as one on a unix socket: "unix:uid=7". All that the kernel does not tell apart are one.
+// The peer that a user of a unix socket is: "unix:uid=7". Users without a number here are one peer.
 std::string PeerText(uid_t user);
 
 }  // namespace distlock::peer

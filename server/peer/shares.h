@@ -32,7 +32,6 @@ class Shares {
     return taken == taken_.end() ? 0 : taken->second;
   }
 
-  size_t most() const { return most_; }
   size_t known() const { return taken_.size(); }  // peers that have some
 
  private:

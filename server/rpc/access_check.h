@@ -39,7 +39,7 @@ inline constexpr AccessRow kAccessRows[] = {
     {"SessionCommand.cancel", Need::kAlways},
     {"SessionCommand.heartbeat", Need::kAlways},
     {"SessionCommand.goodbye", Need::kAlways},
-    // Of the same caller only: Gate::ArriveAgain.
+    // The proof must be the same caller's: Gate::ArriveAgain.
     {"SessionCommand.authenticate", Need::kAlways},
 
     {"LockService.GetLock", Need::kAnyOf, access::Bit(access::Verb::kLook)},

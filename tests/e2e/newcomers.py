@@ -4,7 +4,7 @@ import select
 import socket
 import time
 
-# What is asked while an attack of this name goes on, by another peer, and how soon each is to be answered.
+# By the name of an attack: the pages that another peer asks for meanwhile.
 ASKED = {"http-slow": ("/v1/status",), "http-waits": ("/v1/status",), "ops-hold": ("/healthz", "/readyz")}
 ASKED_MS = 1_000
 

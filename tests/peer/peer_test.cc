@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who counts as one caller, and what one may have.
+// Names of peers, and the share that one peer may have.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

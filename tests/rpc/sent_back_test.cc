@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What callers send back is not believed: ids and tokens that the broker has given out, or might have, from somebody
-// else or made up. server/access/README.md has the table.
+// The broker does not believe the ids and tokens that callers send back: they may be somebody else's, or made up.
+// server/access/README.md has the table.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -169,7 +169,7 @@ TEST(SentBack, AnAcquireIdIsOfItsSession) {
   EXPECT_TRUE(Unary(guarded.broker->locks(), &L::Renew, renew).ok());
 }
 
-// What callers say of themselves stands beside what is proven of them, and in place of none of it.
+// A label that a caller gives itself never stands in the place of a proven name.
 TEST(SentBack, NoLabelPassesForWhatIsProven) {
   const Guarded guarded(kRules);
   v1::AcquireRequest request;

@@ -47,7 +47,8 @@ class CommandsAhead {
     int32_t ids;
   };
 
-  // Of the others, none is answered under its own id, but the first.
+  // Heartbeat, Goodbye and Cancel are not answered under their own ids. OpenSession is answered before the broker has
+  // told its limit.
   static bool Counts(const v1::SessionCommand& command) {
     return !command.has_heartbeat() && !command.has_goodbye() && !command.has_cancel() && !command.has_open();
   }

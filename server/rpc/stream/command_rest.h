@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What of a session's message is not checked yet, as bytes. A message of short commands takes a hundred times its bytes
-// once it is parsed, and thousands of such messages take seconds: so each command is parsed when there is room for it.
+// The part of a session's message that is not checked yet, as bytes. Parsed, a message of short commands takes a
+// hundred times its bytes, and thousands of such messages take seconds: so each command is parsed when there is room
+// for it.
 // Not thread-safe; the reading side's.
 #pragma once
 

@@ -23,7 +23,7 @@ using core::RefusalReason;
 
 namespace {
 
-// What fits into the metadata of a call.
+// The most that fits into the metadata of a call.
 constexpr size_t kMaxProofBytes = size_t{8} << 10;
 
 // Route has refused what is not greater than 0 before the id counts.

@@ -210,15 +210,15 @@ class StreamCall : public Base,
   const std::string peer_;
   const core::StoreTime since_;
 
-  // Who calls: set before Start, and changed by the reading side alone. Others read its `caller` under mu_, under which
-  // the reading side replaces it.
+  // The caller: set before Start, and changed by the reading side alone, which replaces `visitor_.caller` under mu_.
+  // Others read that under mu_, and nothing else of it.
   Visitor visitor_;
   // Of the caller's quota, which this stream counts in; null: none when the stream was opened.
   std::shared_ptr<access::Account> account_;
 
   std::mutex mu_;
-  // Who has it and then sees, under mu_, that the stream has not ended, may use frontend_ and the call outside of their
-  // reactions for as long as he has it.
+  // Keeps frontend_ and the call alive for a thread outside of the reactions, which holds this and has then seen, under
+  // mu_, that the stream has not ended. Taken before mu_.
   std::mutex checking_mu_;
 
  private:
