@@ -113,8 +113,10 @@ def test_a_server_that_is_back_with_the_data_of_another_does_not_count_for_a_whi
         shutil.rmtree(server.folder / "data1")
         (server.folder / "copy").rename(server.folder / "data1")
         server.start()
-        return eventually(lambda: [node for node in client.status().store_nodes[1:2] if node.identity != identity
-                                   and node.identity], "the server being back")[0].not_counted
+        back = eventually(lambda: [node for node in client.status().store_nodes[1:2]
+                                   if node.identity not in ("", identity) and "not been asked" not in node.not_counted],
+                          "the server being back, and asked")
+        return back[0].not_counted
 
     with broker.client() as client:
         eventually(lambda: all(", up, counted" in line for line in status(broker)), "all servers counting")

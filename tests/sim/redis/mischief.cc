@@ -6,6 +6,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "redis/asked_by.h"
 #include "redis/known_clock.h"
 #include "redis/mischief_choices.h"
 #include "redis/reply_text.h"
@@ -287,7 +288,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
   const core::LockName& lock = Lock(action);
   const auto now = static_cast<uint64_t>(twins_->model().now_us()), least = action.c % 3 == 0 ? now + 50 : now - 50;
   ballot::Spec spec{.name = lock,
-                    .owner = action.b % 2 == 0 ? Owner(action) : Holder(action, lock),
+                    .owner = action.b % 2 == 0 && action.a % 6 > 2 ? Owner(action) : Holder(action, lock),
                     .want = Want(action),
                     .ttl = milliseconds(Pick(kTtlMs, action.b)),
                     .lock_delay = milliseconds(Pick(kDelayMs, action.c)),
@@ -296,7 +297,14 @@ std::string Mischief::VoteBytes(const Action& action) const {
                     .mark = Pick(kMarks, action.c).last};
   const core::Instant run_before(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
   const uint64_t token = Token(action, lock);
-  const ballot::Marks marks = action.b % 3 == 0 ? ballot::Marks::Of(spec.mark) : Pick(kMarks, action.a + action.c);
+  ballot::Marks marks = action.b % 3 == 0 ? ballot::Marks::Of(spec.mark) : Pick(kMarks, action.a + action.c);
+  size_t broker = action.broker % kBrokers;
+  const auto asked = AskedBy(twins_->model(), brokers_[0].keys().Holder(lock), spec.owner);
+  if (asked && action.a % 6 < 4 && action.broker % 4 != 0) {
+    marks = ballot::Marks::Of(asked->number);
+    for (size_t i = 0; i < kBrokers; ++i)
+      if (asked->broker_id == BrokerId(i)) broker = i;
+  }
   ballot::NodeCommand command;
   switch (action.a % 6) {
     case 0:
@@ -322,7 +330,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
                                 marks,
                                 action.c % 3 == 0 ? token : 0};
   }
-  return voters_[action.broker % kBrokers].Encode(command, KnownClock(), action.c % 2 == 0).bytes;
+  return voters_[broker].Encode(command, KnownClock(), action.c % 2 == 0).bytes;
 }
 
 void Mischief::RunBytes(std::string_view bytes) { twins_->Do(ParseCommand(bytes)); }
@@ -353,9 +361,6 @@ void Mischief::PutOther(const Action& action) {
   constexpr std::string_view kAdders[] = {"LPUSH", "SADD"};
   if (action.b % 4 < 2) return Run({Pick(kAdders, action.b), key, "junk"});
   if (action.b % 4 == 2) return Run({"ZADD", key, "1", "junk"});
-  constexpr std::string_view kFields[] = {"junk", "holders", "00000000000000000000000000000001"};
-  constexpr std::string_view kValues[] = {"junk", "s;0;1;1", "p;3;2;99999999999999", "99999999999999999;5;5;100;0;1;i",
-                                          "1;5;5;100;0;1;"};
   Run({"HSET", key, Pick(kFields, action.c), Pick(kValues, action.b / 4 + action.c)});
 }
 
@@ -381,12 +386,7 @@ void Mischief::LoadScripts() {
   for (const lua::ScriptSource* script : store::RedlockScripts()) Run({"SCRIPT", "LOAD", script->body});
 }
 
-void Mischief::MoveClock(const Action& action) {
-  constexpr int64_t kStepsUs[] = {1,          999,         1'000,         5'000,         50'000,  1'000'000,
-                                  15'000'000, 30'000'000,  20'000,        700'000,       100'000, 4'000'000,
-                                  -1'000,     -10'000'000, 3'600'000'000, 90'000'000'000};
-  twins_->MoveClock(Pick(kStepsUs, action.a));
-}
+void Mischief::MoveClock(const Action& action) { twins_->MoveClock(Pick(kStepsUs, action.a)); }
 
 // To the boundary of the earliest expiry: the last microsecond of the key, or the first without it.
 void Mischief::MoveToExpiry(const Action& action) {

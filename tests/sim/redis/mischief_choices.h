@@ -14,6 +14,9 @@ inline constexpr int64_t kTtlMs[] = {15'000, 15'000, 1'000, 15'000, 40, 3'600'00
 inline constexpr int64_t kDelayMs[] = {0, 0, 0, 5, 0, 60'000, 0, 0, 2'147'483'647};
 inline constexpr int64_t kLateByUs[] = {-1'000'000, -1, 0, 1, 1'000, 10'000'000};
 inline constexpr std::string_view kInfos[] = {"", "info", "a;b;c", std::string_view("\0\xff\r\n", 4)};
+inline constexpr int64_t kStepsUs[] = {1,          999,         1'000,         5'000,         50'000,  1'000'000,
+                                       15'000'000, 30'000'000,  20'000,        700'000,       100'000, 4'000'000,
+                                       -1'000,     -10'000'000, 3'600'000'000, 90'000'000'000};
 inline constexpr int64_t kBlockMs[] = {0, 0, 0, 1, 5'000};
 // Places at one of several servers, and marks from a first to a last one.
 inline constexpr int64_t kPlaces[] = {1'000, 2'000, 3, -(int64_t{1} << 52) + 5, 2'000};
@@ -36,6 +39,9 @@ inline constexpr std::string_view kStrings[] = {"",
                                                 "1;0000000000000000000000000000000f;12345678901234567;6;7;0;",
                                                 "1;0000000000000000000000000000000f;9007199254740991;6;7;0;x",
                                                 "2;0000000000000000000000000000000f;5;6;7;0;"};
+inline constexpr std::string_view kFields[] = {"junk", "holders", "00000000000000000000000000000001"};
+inline constexpr std::string_view kValues[] = {"junk", "s;0;1;1", "p;3;2;99999999999999",
+                                               "99999999999999999;5;5;100;0;1;i", "1;5;5;100;0;1;"};
 inline constexpr std::string_view kScores[] = {"0", "-3", "1.5", "5", "1000", "9007199254740992", "inf", "-inf"};
 inline constexpr std::string_view kEntryEnds[] = {";15000;0;x;1;info",
                                                   ";0;0;x;1;",
