@@ -99,9 +99,13 @@ absl::StatusOr<ListeningSocket> ListeningSocket::Open(std::string_view address) 
   }
   const std::unique_ptr<addrinfo, FreeAddresses> where(found);
   made.fd_ = NewSocket(where->ai_family);
+  // A machine without IPv6: [::] stands for all addresses, as the door of gRPC takes it.
+  if (made.fd_ < 0 && errno == EAFNOSUPPORT && host == "::") return Open(Cat("0.0.0.0:", port));
   if (made.fd_ < 0) return CannotBecause(errno);
   const int on = 1;
+  const int off = 0;
   setsockopt(made.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (host == "::") setsockopt(made.fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (bind(made.fd_, where->ai_addr, where->ai_addrlen) != 0) return CannotBecause(errno);
   if (listen(made.fd_, kBacklog) != 0) return CannotBecause(errno);
   sockaddr_storage bound{};

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools.sh helm | compose | kube-apiserver | python | --warm NAME
+# tools.sh helm | kustomize | kubeconform | compose | kube-apiserver | python | --warm NAME
 #
-# Prints the path of a program (helm; compose, the reference reader of compose files; Kubernetes' API server) or of a
-# folder with a virtual environment. The first time it builds the programs from the Go module proxy, which takes
-# minutes, for kube-apiserver ten, or installs the environment from PyPI; all into the user's cache.
+# Prints the path of a program (helm; kustomize and kubeconform, strict readers of what helm makes; compose, the
+# reference reader of compose files; Kubernetes' API server) or of a folder with a virtual environment. The first time
+# it builds the programs from the Go module proxy, which takes minutes, for kube-apiserver ten, or installs the
+# environment from PyPI; all into the user's cache.
 # --warm: prints nothing; succeeds when NAME is there already.
 set -euo pipefail
-readonly HELM=v3.22.0 COMPOSE=v2.16.2 KUBERNETES=v1.36.3
+readonly HELM=v3.22.0 KUSTOMIZE=v5.8.1 KUBECONFORM=v0.8.0 COMPOSE=v2.16.2 KUBERNETES=v1.36.3
 readonly PYTHON=(kubernetes-validate==1.37.0 spdx-tools==0.8.5)
 
 # build_kubernetes PROGRAM FOLDER: Kubernetes requires its parts as v0.0.0, which are folders of its repository. Each
@@ -40,10 +41,18 @@ fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/distlock
 case "${1-}" in
   helm) made=$cache/helm-$HELM result=$made/helm package=helm.sh/helm/v3/cmd/helm@$HELM ;;
+  kustomize)
+    made=$cache/kustomize-$KUSTOMIZE result=$made/kustomize
+    package=sigs.k8s.io/kustomize/kustomize/v5@$KUSTOMIZE
+    ;;
+  kubeconform)
+    made=$cache/kubeconform-$KUBECONFORM result=$made/kubeconform
+    package=github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM
+    ;;
   compose) made=$cache/compose-$COMPOSE result=$made/cmd package=github.com/compose-spec/compose-go/v2/cmd@$COMPOSE ;;
   kube-apiserver) made=$cache/kube-apiserver-$KUBERNETES result=$made/kube-apiserver ;;
   python) made=$cache/deploy-$(printf '%s ' "${PYTHON[@]}" | sha256sum | cut -c1-12) result=$made ;;
-  *) echo 'usage: tools.sh [--warm] helm | compose | kube-apiserver | python' >&2; exit 64 ;;
+  *) echo 'usage: tools.sh [--warm] helm | kustomize | kubeconform | compose | kube-apiserver | python' >&2; exit 64 ;;
 esac
 if [ -n "$warm" ]; then exec test -e "$made/complete"; fi
 mkdir -p "$cache"

@@ -14,6 +14,18 @@
 {{- if and .Values.monitoring.serviceMonitor.enabled .Values.monitoring.podMonitor.enabled -}}
 {{- fail "monitoring.serviceMonitor and monitoring.podMonitor are both enabled: each broker would be scraped twice" -}}
 {{- end -}}
+{{- range list "app.kubernetes.io/name" "app.kubernetes.io/instance" -}}
+{{- if hasKey $.Values.podLabels . -}}
+{{- fail (printf "podLabels: the chart finds its pods by %s: leave it out; nameOverride and fullnameOverride change names" .) -}}
+{{- end -}}
+{{- end -}}
+{{- $named := keys .Values.env -}}
+{{- range .Values.extraEnv -}}
+{{- $named = append $named .name -}}
+{{- end -}}
+{{- if has "DISTLOCK_DRAIN_TIMEOUT" $named -}}
+{{- fail "DISTLOCK_DRAIN_TIMEOUT: set drainTimeoutSeconds, which gives the pod its time to end, too" -}}
+{{- end -}}
 {{- if eq .Values.mode "daemonset" -}}
 {{- include "distlock.checksDaemonset" . -}}
 {{- else -}}

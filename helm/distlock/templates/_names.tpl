@@ -55,8 +55,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or .Values.monitoring.serviceMonitor.enabled .Values.monitoring.podMonitor.enabled -}}true{{- end -}}
 {{- end -}}
 
-{{- /* A security context: the chart's own (base), with the user's fields (over) in their place; null removes one. */ -}}
-{{- define "distlock.securityContext" -}}
+{{- /* Fields of the chart (base), with the user's (over) in their place; null removes one. */ -}}
+{{- define "distlock.fields" -}}
 {{- $made := .base -}}
 {{- range $field, $value := .over -}}
 {{- if kindIs "invalid" $value -}}
@@ -66,4 +66,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- toYaml $made -}}
+{{- end -}}
+
+{{- /* A list: the chart's items (base) but for those that the user's (over) have the name of, then the user's.
+An item's name is its field `key`. */ -}}
+{{- define "distlock.items" -}}
+{{- $named := list -}}
+{{- range .over -}}
+{{- $named = append $named (get . $.key) -}}
+{{- end -}}
+{{- $made := list -}}
+{{- range .base -}}
+{{- if not (has (get . $.key) $named) -}}
+{{- $made = append $made . -}}
+{{- end -}}
+{{- end -}}
+{{- concat $made (.over | default list) | toYaml -}}
+{{- end -}}
+
+{{- /* A value as text. Helm reads numbers of a file as floating point, and prints 1000000 of them as 1e+06. */ -}}
+{{- define "distlock.text" -}}
+{{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
 {{- end -}}

@@ -3,23 +3,10 @@
 {{- define "distlock.podTemplate" -}}
 {{- include "distlock.checks" . -}}
 metadata:
-  labels:
-    {{- include "distlock.labels" . | nindent 4 }}
-    {{- with .Values.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-  annotations:
-    kubectl.kubernetes.io/default-container: distlockd
-    {{- if and .Values.monitoring.annotations (not (include "distlock.isMonitored" .)) }}
-    prometheus.io/scrape: "true"
-    prometheus.io/port: {{ .Values.httpPort | quote }}
-    {{- end }}
-    {{- if .Values.policy.rules }}
-    checksum/policy: {{ .Values.policy.rules | sha256sum }}
-    {{- end }}
-    {{- with .Values.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  {{- $labels := dict "base" (include "distlock.labels" . | fromYaml) "over" .Values.podLabels }}
+  labels: {{- include "distlock.fields" $labels | nindent 4 }}
+  {{- $annotations := dict "base" (include "distlock.annotations" . | fromYaml) "over" .Values.podAnnotations }}
+  annotations: {{- include "distlock.fields" $annotations | nindent 4 }}
 spec:
   serviceAccountName: {{ include "distlock.serviceAccount" . }}
   automountServiceAccountToken: false
@@ -32,7 +19,7 @@ spec:
   priorityClassName: {{ . }}
   {{- end }}
   {{- $pod := dict "runAsNonRoot" true "runAsUser" 10001 "runAsGroup" 10001 "fsGroup" 10001 "seccompProfile" (dict "type" "RuntimeDefault") }}
-  securityContext: {{- include "distlock.securityContext" (dict "base" $pod "over" .Values.podSecurityContext) | nindent 4 }}
+  securityContext: {{- include "distlock.fields" (dict "base" $pod "over" .Values.podSecurityContext) | nindent 4 }}
   {{- if and (eq .Values.mode "daemonset") .Values.daemonset.prepareFolder.enabled }}
   initContainers:
     - name: folder
@@ -52,9 +39,9 @@ spec:
   {{- end }}
   containers:
     {{- include "distlock.container" . | nindent 4 }}
-  {{- with include "distlock.volumes" . | trim }}
-  volumes:
-    {{- . | nindent 4 }}
+  {{- $volumes := dict "key" "name" "base" (include "distlock.volumes" . | fromYamlArray) "over" .Values.extraVolumes }}
+  {{- with include "distlock.items" $volumes | fromYamlArray }}
+  volumes: {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.nodeSelector }}
   nodeSelector: {{- toYaml . | nindent 4 }}
@@ -77,6 +64,17 @@ spec:
   {{- end }}
 {{- end -}}
 
+{{- define "distlock.annotations" -}}
+kubectl.kubernetes.io/default-container: distlockd
+{{- if and .Values.monitoring.annotations (not (include "distlock.isMonitored" .)) }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .Values.httpPort | quote }}
+{{- end }}
+{{- if .Values.policy.rules }}
+checksum/policy: {{ .Values.policy.rules | sha256sum }}
+{{- end }}
+{{- end -}}
+
 {{- define "distlock.container" -}}
 - name: distlockd
   image: {{ include "distlock.image" . | quote }}
@@ -86,7 +84,7 @@ spec:
     {{- . | nindent 4 }}
   {{- end }}
   env:
-    {{- include "distlock.env" . | nindent 4 }}
+    {{- include "distlock.env" . | trim | nindent 4 }}
   ports:
     {{- if eq .Values.mode "deployment" }}
     - {name: grpc, containerPort: {{ .Values.port }}}
@@ -103,11 +101,11 @@ spec:
     periodSeconds: 5
     timeoutSeconds: 5
   {{- $container := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}
-  securityContext: {{- include "distlock.securityContext" (dict "base" $container "over" .Values.securityContext) | nindent 4 }}
+  securityContext: {{- include "distlock.fields" (dict "base" $container "over" .Values.securityContext) | nindent 4 }}
   resources: {{- toYaml .Values.resources | nindent 4 }}
-  {{- with include "distlock.volumeMounts" . | trim }}
-  volumeMounts:
-    {{- . | nindent 4 }}
+  {{- $base := include "distlock.volumeMounts" . | fromYamlArray }}
+  {{- with include "distlock.items" (dict "key" "mountPath" "base" $base "over" .Values.extraVolumeMounts) | fromYamlArray }}
+  volumeMounts: {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end -}}
 
@@ -138,14 +136,33 @@ spec:
 {{- end -}}
 
 {{- define "distlock.env" -}}
+{{- $made := include "distlock.chartEnv" . | fromYamlArray -}}
+{{- $given := list -}}
+{{- range $name, $value := .Values.env -}}
+{{- $given = append $given (dict "name" $name "value" $value) -}}
+{{- end -}}
+{{- range $over := list $given .Values.extraEnv -}}
+{{- $made = include "distlock.items" (dict "key" "name" "base" $made "over" $over) | fromYamlArray -}}
+{{- end -}}
+{{- range $made }}
+- name: {{ .name }}
+  {{- if hasKey . "value" }}
+  value: {{ include "distlock.text" .value | quote }}
+  {{- else if hasKey . "valueFrom" }}
+  valueFrom: {{- toYaml .valueFrom | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "distlock.chartEnv" -}}
 - name: DISTLOCK_LISTEN
   {{- if eq .Values.mode "daemonset" }}
   value: unix:///run/distlock/distlock.sock{{ if ne .Values.daemonset.socketMode "0660" }}?mode={{ .Values.daemonset.socketMode }}{{ end }}
   {{- else }}
-  value: "0.0.0.0:{{ .Values.port }}"
+  value: "[::]:{{ .Values.port }}{{ if .Values.adminSocket }},unix:///run/distlock/distlock.sock{{ end }}"
   {{- end }}
 - name: DISTLOCK_HTTP
-  value: "0.0.0.0:{{ .Values.httpPort }}"
+  value: "[::]:{{ .Values.httpPort }}"
 - name: DISTLOCK_REDIS
   {{- if .Values.redis.urlSecret.name }}
   valueFrom:
@@ -169,17 +186,10 @@ spec:
 - name: DISTLOCK_SENTINEL_PASSWORD_FILE
   value: /etc/distlock/sentinel/password
 {{- end }}
-{{- range $name, $value := .Values.env }}
-- name: {{ $name }}
-  value: {{ $value | quote }}
-{{- end }}
-{{- with .Values.extraEnv }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{- define "distlock.volumeMounts" -}}
-{{- if eq .Values.mode "daemonset" }}
+{{- if or (eq .Values.mode "daemonset") .Values.adminSocket }}
 - {name: socket, mountPath: /run/distlock}
 {{- end }}
 {{- if .Values.redis.passwordSecret.name }}
@@ -200,14 +210,13 @@ spec:
 {{- if .Values.policy.tokenSecret.name }}
 - {name: tokens, mountPath: /etc/distlock/tokens, readOnly: true}
 {{- end }}
-{{- with .Values.extraVolumeMounts }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{- define "distlock.volumes" -}}
 {{- if eq .Values.mode "daemonset" }}
 - {name: socket, hostPath: {path: {{ .Values.daemonset.hostPath }}, type: DirectoryOrCreate}}
+{{- else if .Values.adminSocket }}
+- {name: socket, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
 {{- end }}
 {{- if .Values.redis.passwordSecret.name }}
 {{ include "distlock.secretVolume" (dict "name" "redis-password" "secret" .Values.redis.passwordSecret.name "key" .Values.redis.passwordSecret.key "path" "password") }}
@@ -226,9 +235,6 @@ spec:
 {{- end }}
 {{- if .Values.policy.tokenSecret.name }}
 {{ include "distlock.secretVolume" (dict "name" "tokens" "secret" .Values.policy.tokenSecret.name "key" .Values.policy.tokenSecret.key "path" .Values.policy.tokenSecret.key) }}
-{{- end }}
-{{- with .Values.extraVolumes }}
-{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
