@@ -79,6 +79,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Request request_;
 
   // Used by the server's thread alone.
+  std::optional<std::string> authority_;  // host and port of an absolute target
   bool started_ = false;
   bool dispatched_ = false;
   bool too_large_ = false;

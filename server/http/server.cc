@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <cstdarg>
 #include <cstring>
@@ -73,23 +74,16 @@ MHD_Result AddHeader(void* into, MHD_ValueKind, const char* key, const char* val
   return MHD_YES;
 }
 
+// Bytes of "http://" before the host of an absolute target, as proxies are sent it; 0: it is none.
+size_t SchemeOf(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (LowerText(target.substr(0, scheme.size())) == scheme) return scheme.size();
+  }
+  return 0;
+}
+
 // Paths and queries stay as they came: who decodes a key must see which slashes were encoded.
 size_t Undecoded(void*, MHD_Connection*, char* text) { return std::strlen(text); }
-
-void SetHeaders(MHD_Response* response, const Reply& reply) {
-  MHD_add_response_header(response, "Content-Type", reply.type.c_str());
-  for (const auto& [name, value] : reply.headers) MHD_add_response_header(response, name.c_str(), value.c_str());
-}
-
-MHD_Result Queue(MHD_Connection* connection, const Reply& reply) {
-  MHD_Response* response =
-      MHD_create_response_from_buffer(reply.body.size(), const_cast<char*>(reply.body.data()), MHD_RESPMEM_MUST_COPY);
-  if (response == nullptr) return MHD_NO;
-  SetHeaders(response, reply);
-  const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(reply.status), response);
-  MHD_destroy_response(response);
-  return queued;
-}
 
 // libmicrohttpd says why it could not start only in its log, on the thread that starts it.
 thread_local std::string* start_problem = nullptr;
@@ -117,6 +111,8 @@ struct Server::Impl {
   Impl(const ServerOptions& options, Handler handle, ListeningSocket&& listening)
       : handler(std::move(handle)),
         max_body_bytes(options.max_body_bytes),
+        send_seconds(options.send_seconds),
+        promised_idle(std::chrono::floor<std::chrono::seconds>(options.idle_time - options.request_time).count()),
         limits(LimitsOf(options)),
         error(options.error),
         socket(std::move(listening)),
@@ -133,6 +129,8 @@ struct Server::Impl {
   MHD_Result Begin(MHD_Connection* connection, const Held& exchange, const char* method);
   MHD_Result GoOn(MHD_Connection* connection, const Held& exchange);
   MHD_Daemon* StartDaemon(const ServerOptions& options);
+  MHD_Result Queue(MHD_Connection* connection, const Reply& reply);
+  MHD_Result Queue(MHD_Connection* connection, const Reply& head, MHD_Response* response);
 
   // An answer after which the connection ends.
   Reply Problem(int status, const std::string& message) const;
@@ -147,12 +145,41 @@ struct Server::Impl {
 
   const Handler handler;
   const size_t max_body_bytes;
+  const unsigned send_seconds;
+  const int64_t promised_idle;  // seconds for which a connection may await the next request, with time for it to arrive
+  std::atomic<bool> ending = false;
   const ConnectionLimits limits;
   const std::function<Reply(int, const std::string&)> error;
   ListeningSocket socket;
   Connections connections;
   MHD_Daemon* daemon = nullptr;
 };
+
+MHD_Result Server::Impl::Queue(MHD_Connection* connection, const Reply& reply) {
+  return Queue(
+      connection, reply,
+      MHD_create_response_from_buffer(reply.body.size(), const_cast<char*>(reply.body.data()), MHD_RESPMEM_MUST_COPY));
+}
+
+MHD_Result Server::Impl::Queue(MHD_Connection* connection, const Reply& head, MHD_Response* response) {
+  if (response == nullptr) return MHD_NO;
+  MHD_add_response_header(response, "Content-Type", head.type.c_str());
+  bool closes = false;
+  for (const auto& [name, value] : head.headers) {
+    MHD_add_response_header(response, name.c_str(), value.c_str());
+    closes = closes || (name == "Connection" && value == "close");
+  }
+  if (!closes && ending) {
+    MHD_add_response_header(response, "Connection", "close");
+  } else if (!closes && promised_idle > 0) {
+    MHD_add_response_header(response, "Keep-Alive", Cat("timeout=", promised_idle).c_str());
+  }
+  // Of the answer alone: how long a connection awaits a request, `connections` says.
+  MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, send_seconds);
+  const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(head.status), response);
+  MHD_destroy_response(response);
+  return queued;
+}
 
 Reply Server::Impl::Problem(int status, const std::string& message) const {
   Reply reply = error ? error(status, message) : Reply{.status = status, .body = Cat(message, "\n"), .headers = {}};
@@ -163,10 +190,17 @@ Reply Server::Impl::Problem(int status, const std::string& message) const {
 
 void* Server::Impl::OnUri(void*, const char* uri, MHD_Connection*) {
   auto held = std::make_unique<Held>(new Exchange());
-  const std::string_view whole = uri;
+  std::string_view whole = uri;
+  if (const size_t scheme = SchemeOf(whole); scheme > 0) {
+    whole.remove_prefix(scheme);
+    const size_t end = std::min(whole.find_first_of("/?"), whole.size());
+    (*held)->authority_ = whole.substr(0, end);
+    whole.remove_prefix(end);
+  }
   const size_t mark = whole.find('?');
   (*held)->request_.path = whole.substr(0, mark);
   if (mark != std::string_view::npos) (*held)->request_.query = whole.substr(mark + 1);
+  if ((*held)->request_.path.empty()) (*held)->request_.path = "/";
   return held.release();
 }
 
@@ -192,6 +226,11 @@ MHD_Result Server::Impl::Begin(MHD_Connection* connection, const Held& exchange,
   request.method = method;
   request.peer = connections.PeerOf(connection);
   MHD_get_connection_values(connection, MHD_HEADER_KIND, AddHeader, &request);
+  // The target's host counts, whatever the header says (RFC 9112, 3.2.2).
+  if (exchange->authority_ && request.All("host").size() < 2) {
+    std::erase_if(request.headers, [](const auto& header) { return header.first == "host"; });
+    request.headers.emplace_back("host", *exchange->authority_);
+  }
   exchange->Attach(connection, &connections);
   connections.Begin(exchange);
   // A proxy may read the other one than this server, and then take the rest for the next request.
@@ -232,14 +271,9 @@ MHD_Result Server::Impl::GoOn(MHD_Connection* connection, const Held& exchange) 
     case Exchange::Turn::kStream:
       break;
   }
-  MHD_Response* response =
-      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kStreamBlock, &OnRead, new Held(exchange), &OnReadEnd);
-  if (response == nullptr) return MHD_NO;
-  const Reply head = exchange->TakeReply();
-  SetHeaders(response, head);
-  const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(head.status), response);
-  MHD_destroy_response(response);
-  return queued;
+  return Queue(
+      connection, exchange->TakeReply(),
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kStreamBlock, &OnRead, new Held(exchange), &OnReadEnd));
 }
 
 ssize_t Server::Impl::OnRead(void* cls, uint64_t, char* buffer, size_t room) {
@@ -253,6 +287,7 @@ void Server::Impl::OnCompleted(void* cls, MHD_Connection* connection, void** hel
   const std::unique_ptr<Held> owned(static_cast<Held*>(std::exchange(*held, nullptr)));
   if (owned == nullptr) return;
   (*owned)->Detach();
+  MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
   static_cast<Impl*>(cls)->connections.Served(connection, owned->get());
 }
 
@@ -269,9 +304,8 @@ MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
                           MHD_OPTION_LISTEN_SOCKET, socket.fd(), MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this,
                           MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
                           this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
-                          static_cast<unsigned>(limits.open) + kDying, MHD_OPTION_CONNECTION_TIMEOUT,
-                          options.send_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes,
-                          MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+                          static_cast<unsigned>(limits.open) + kDying, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                          options.connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler) {
@@ -294,6 +328,8 @@ Server::~Server() {
   impl_->connections.AwaitServed(kStopPatience);
   MHD_stop_daemon(impl_->daemon);
 }
+
+void Server::AnnounceEnd() { impl_->ending = true; }
 
 const std::string& Server::address() const { return impl_->socket.address(); }
 int Server::port() const { return impl_->socket.port(); }

@@ -31,8 +31,10 @@ struct ServerOptions {
   size_t max_body_bytes = 0;
   size_t connection_bytes = 32 * 1024;           // memory for the head of a request and of its answer
   std::chrono::milliseconds request_time{5000};  // a whole request, from the connection's begin
-  std::chrono::milliseconds idle_time{30'000};   // a whole request, from the end of the one before
-  unsigned send_seconds = 20;                    // without a byte that the client takes
+  // A whole request, from the end of the one before. Clients are told (Keep-Alive) how long they may wait with it:
+  // longer than balancers keep their connections, which is 60 s or a little more.
+  std::chrono::milliseconds idle_time{80'000};
+  unsigned send_seconds = 20;  // of an answer, without a byte that the client takes
   // Makes the answer of this server's own errors: 413, and 503 when it is full or stops. Unset: a line of text.
   std::function<Reply(int status, const std::string& message)> error;
 };
@@ -47,6 +49,9 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
+
+  // From now on each answer is the last one of its connection, and says so: clients go elsewhere. Any thread.
+  void AnnounceEnd();
 
   // As bound: host:port with the port that the kernel chose, or unix:///path.
   const std::string& address() const;

@@ -18,6 +18,12 @@ void Drainer::Attach(rpc::Server* server) {
   if (deadline_) server_->Drain();
 }
 
+void Drainer::OnBegin(std::function<void()> begun) {
+  std::lock_guard lock(mu_);
+  begun_ = std::move(begun);
+  if (deadline_) begun_();
+}
+
 core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   std::lock_guard lock(mu_);
   const core::Instant now = shard::BootNow();
@@ -29,6 +35,7 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   metrics_.draining.Set(1);
   supervisor_.Stopping();
   if (server_ != nullptr) server_->Drain();
+  if (begun_) begun_();
   shards_.Drain(left, [this] {
     {
       std::lock_guard done_lock(mu_);

@@ -28,6 +28,8 @@ class Drainer {
 
   // Names the server to drain. If a drain has begun already, the server drains at once.
   void Attach(rpc::Server* server);
+  // Who else is told of the drain: on any thread, and again when it is shortened.
+  void OnBegin(std::function<void()> begun);
 
   // Begins the drain and returns the time left. A second call can only shorten it.
   core::Duration Begin(std::optional<core::Duration> timeout);
@@ -49,6 +51,7 @@ class Drainer {
   // Guarded by mu_.
   mutable std::mutex mu_;
   rpc::Server* server_ = nullptr;
+  std::function<void()> begun_;
   std::optional<core::Instant> deadline_;
   bool done_ = false;
 };

@@ -188,6 +188,7 @@ int Serve(const ops::Options& options) {
   if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
   auto face = StartHttpFace(options, **server);
   if (!face.ok()) return Fail(face.status(), kExitConfiguration);
+  if (*face != nullptr) drainer.OnBegin([&face] { (*face)->AnnounceEnd(); });
   if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
                                 {"admin", AdminShown(options, **server)},

@@ -190,7 +190,9 @@ void Api::AskForMany(const Exchange& exchange, const Route& route, const google:
                                                         const grpc::ByteBuffer& answer) {
     if (!std::exchange(*begun, true)) {
       exchange->BeginStream({.type = "text/event-stream",
-                             .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}}},
+                             .headers = {{"Cache-Control", "no-store"},
+                                         {"X-Content-Type-Options", "nosniff"},
+                                         {"X-Accel-Buffering", "no"}}},  // else nginx collects events
                             kBeat, [call] { call->ReadNext(); });
     }
     exchange->Write(Event(name, AsJson(answer, MethodOf(route)->output_type()).value_or("{}")));

@@ -34,6 +34,9 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  // The broker drains: each answer says that its connection ends. Any thread.
+  void AnnounceEnd() { server_->AnnounceEnd(); }
+
   const std::string& address() const { return server_->address(); }  // as bound
 
  private:

@@ -141,6 +141,7 @@ def test_a_watch_tells_each_change(world):
     key = "a/<b>\n\u2028"
     stream = Events(curl.later(f"/v1/watch/{key_path(key)}"))
     assert "content-type: text/event-stream" in stream.head.lower()
+    assert "x-accel-buffering: no" in stream.head.lower(), "nginx as it comes would keep events back"
     kind, free = stream.next()
     assert kind == "lock" and free["lock"]["key"] == key and free["lock"]["holders"] == []
     grant = grant_of(curl.acquire(key, owner="me"))

@@ -193,6 +193,33 @@ def test_what_only_http_has(world):
     assert curl.acquire("k", wait="61s").status == 400
 
 
+def test_what_proxies_and_probes_send(world):
+    _, curl = face(world)
+    whole = ("--request-target", "http://127.0.0.1:1/v1/status")
+    assert curl("/", *whole).json["listenAddresses"]
+    assert curl("/", *whole, "-H", "Host: evil.example").status == 200, "the target's host counts"
+    assert curl("/", "--request-target", "http://evil.example/v1/status").status == 421
+    assert curl("/health", "-0", "-H", "Host:").status == 200, "a probe by HTTP/1.0 has no Host"
+    assert curl("/v1/status", "-0", "-H", "Host:").status == 421
+    assert curl("/health", "-H", "Host:").status == 400
+    body = ("-H", JSON, "-d", '{"locks":[{"key":"k","maxWait":"0s"}]}')
+    packed = curl("/v1/acquire", "-H", "Content-Encoding: gzip", *body)
+    assert (packed.status, packed.headers["accept-encoding"]) == (415, "identity") and "gzip" in packed.body
+    assert curl("/v1/acquire", "-H", "Content-Encoding: identity", *body).status == 200
+
+
+def test_a_connection_is_kept_for_longer_than_balancers_do_and_its_end_is_announced(world):
+    daemon, curl = face(world, "--drain-timeout", "60s")
+    assert curl("/v1/status").headers["keep-alive"] == "timeout=75"
+    with daemon.client() as client:
+        session = client.session()
+        session.wait_for(session.acquire(client.spec("k")), "granted")
+        daemon.terminate()
+        eventually(lambda: curl("/v1/status").headers.get("connection") == "close", "the end being announced")
+        session.goodbye()
+        assert daemon.exit_code() == 0
+
+
 def test_pages_elsewhere_get_nothing(world):
     _, curl = face(world, "--http-host", "locks.example")
     for host in ("evil.example", "locks.example.evil.example", "127.0.0.1.evil.example", "[::1].evil.example",

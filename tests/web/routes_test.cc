@@ -191,5 +191,25 @@ TEST(Guard, OnlyJsonIsPosted) {
   }
 }
 
+TEST(Guard, APackedBodyIsRefused) {
+  const auto posted = [](const char* encoding) {
+    return Guarded({{"host", "localhost"}, {"content-type", "application/json"}, {"content-encoding", encoding}},
+                   "POST");
+  };
+  for (const char* encoding : {"gzip", "GZip", "deflate", "identity, gzip"}) EXPECT_EQ(posted(encoding), 415);
+  EXPECT_EQ(posted("identity"), 200);
+}
+
+TEST(Guard, AProbeNeedsNoHost) {
+  http::Request probe;
+  probe.method = "GET";
+  probe.path = "/health";
+  EXPECT_FALSE(RefusedAtOnce(probe, {}));
+  probe.headers = {{"origin", "http://evil.example"}};
+  EXPECT_EQ(RefusedAtOnce(probe, {}).value().status, 403);
+  probe.headers = {{"host", "evil.example"}};
+  EXPECT_EQ(RefusedAtOnce(probe, {}).value().status, 421);
+}
+
 }  // namespace
 }  // namespace distlock::web
