@@ -8,6 +8,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "commands.h"
 #include "end_by_signal.h"
@@ -41,21 +44,53 @@ bool PrintChange(const Context& context, const LockInfo& lock) {
   return context.Print(ChangeAsText(lock, time), LockAsJson(lock, true, Json().Text("time", time)));
 }
 
+// What was printed last, so that a watch that had to connect anew, and is told the present state again, prints only
+// what has changed meanwhile.
+class Printed {
+ public:
+  bool IsNew(const LockInfo& lock) {
+    LockInfo timeless = lock;
+    for (Holder& holder : timeless.holders) holder.time_left = {};
+    if (timeless.block) timeless.block->time_left = {};
+    std::string now = LockAsJson(timeless, true).Line();
+    std::string& last = last_[{lock.lock_namespace, lock.key}];
+    if (last == now) return false;
+    last = std::move(now);
+    return true;
+  }
+  void Forget(const LockInfo& lock) { last_.erase({lock.lock_namespace, lock.key}); }
+
+ private:
+  std::map<std::pair<std::string, std::string>, std::string> last_;
+};
+
+// A watch goes on when no broker is found; the first time it is to say so.
+std::optional<Refusal> Unreachable(Inspector& inspector, const WatchArgs& args, const std::string& name_space) {
+  const auto of = [](const auto& looked) {
+    const bool unreachable = !looked.ok() && !looked.refusal().cause.empty();
+    return unreachable ? std::optional(looked.refusal()) : std::nullopt;
+  };
+  return args.many ? of(inspector.List(args.search.prefix, name_space, "", 1))
+                   : of(inspector.Look(args.key, name_space));
+}
+
 int Watch(const Context& context, const WatchArgs& args) {
   Signals signals;
   const auto [client, failed] = Open(context);
   if (!client) return failed;
   EndBySignal end(signals);
   bool printed = true;
+  Printed last;
   const auto print = [&](const LockInfo& lock) {
-    printed = printed && PrintChange(context, lock);
+    if (last.IsNew(lock)) printed = printed && PrintChange(context, lock);
+    if (args.many && !lock.held() && lock.queue_length == 0 && !lock.block) last.Forget(lock);
     if (!printed) end.End();
   };
   Inspector inspector(*client);
   const std::string name_space = args.search.all_namespaces ? kAllNamespaces : args.search.name_space;
-  const Refusal why =
-      args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), name_space, WhenInterrupted::kReturn)
-                : inspector.Watch(args.key, print, end.token(), name_space, WhenInterrupted::kReturn);
+  if (const auto why = Unreachable(inspector, args, name_space)) return context.Fail(FailureFrom(context, *why));
+  const Refusal why = args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), name_space)
+                                : inspector.Watch(args.key, print, end.token(), name_space);
   if (!printed) return kExitInternal;
   return why.reason == RefusalReason::kCancelled ? kExitOk : context.Fail(FailureFrom(context, why));
 }
@@ -73,7 +108,9 @@ void AddWatch(CLI::App& app, Context& context) {
       "Of --prefix and -A: first a line for each lock that is taken, in any order. A lock that is taken later is "
       "found\n"
       "by looking at the store once a second, and less often in a large store.\n"
-      "Exit code: 0 ended by a signal; 69 the broker went away or drains: start again with another broker.\n\n"
+      "When the broker goes away, drains, or something between cuts the connection, it goes on at a broker that\n"
+      "answers, and prints what has changed meanwhile; of --prefix and -A not which locks have become free.\n"
+      "Exit code: 0 ended by a signal; 69 no broker answered at the start.\n\n"
       "Examples:\n"
       "  distlockctl watch deploy\n"
       "  distlockctl watch deploy -o json | jq -r '[.time, .holders[].owner] | @tsv'\n"

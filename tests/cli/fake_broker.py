@@ -36,7 +36,8 @@ class FakeBroker(Look, Together):
         self.newest = {}  # (namespace, key) -> the last token
         self.blocks = {}  # (namespace, key) -> LockBlock, which is only shown
         self.bundles = []  # requests that wait for several locks
-        self.watches = 0  # the number of WatchLock calls so far
+        self.watches = 0  # the number of WatchLock and WatchLocks calls so far
+        self.cuts = False  # every watch
         self.stopping = False
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire

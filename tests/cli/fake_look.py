@@ -37,6 +37,7 @@ class Look:
     def _watch_lock(self, request, context):
         told, self.watches = None, self.watches + 1
         while context.is_active() and not self.stopping:
+            self._cut(context)
             if self.refusal:
                 reason, message, fields = self.refusal
                 self._abort(context, grpc.StatusCode.UNAVAILABLE, reason, message, fields)
@@ -49,13 +50,19 @@ class Look:
         if context.is_active():
             self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
 
+    def _cut(self, context):
+        """As a proxy does with a stream that was silent for too long."""
+        if self.cuts:
+            context.abort(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
+
     @staticmethod
     def _seen(lock):
         return [h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters], lock.HasField("block")
 
     def _watch_locks(self, request, context):
-        told = {}
+        told, self.watches = {}, self.watches + 1
         while context.is_active() and not self.stopping:
+            self._cut(context)
             with self.lock:
                 names = set(self._found(request, context)) | set(told)
                 locks = {name: self._lock_of(name) for name in names}

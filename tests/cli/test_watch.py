@@ -6,7 +6,9 @@ import signal
 
 import pytest
 
+from broker import eventually
 from ctl import ends, line
+from fake_broker import FakeBroker
 
 
 def next_with(process, holders, waiting):
@@ -68,20 +70,46 @@ def test_readers_on_one_line(ctl, broker):
     assert re.search(r"; holder ann  shared .*; holder bob  shared ", line(process))
 
 
-def test_the_broker_goes_away(ctl, fake):
+def test_it_goes_on_at_a_broker_that_is_back(ctl, fake):
     process = ctl.start("watch", "k")
-    assert line(process)
+    assert "free" in line(process)
     fake.fake.stop()
-    assert ends(process) == 69
-    assert process.stderr.read().startswith("distlockctl: ")
+    fake.fake = FakeBroker(fake.api)
+    fake.fake.start(fake.address)
+    ctl("acquire", "k", "--owner", "bob")
+    assert "holder bob" in line(process)  # what was printed already is not printed again
+    process.send_signal(signal.SIGTERM)
+    assert ends(process) == 0
 
 
-def test_the_broker_drains(ctl, fake):
+def test_it_goes_on_when_the_broker_drains(ctl, fake):
     process = ctl.start("watch", "k")
     assert line(process)
     fake.fake.refusal = ("DRAINING", "the broker is going down", [])
-    assert ends(process) == 69
-    assert "DRAINING" in process.stderr.read()
+    eventually(lambda: fake.fake.watches > 1, "another try")
+    fake.fake.refusal = None
+    ctl("acquire", "k", "--owner", "bob")
+    assert "holder bob" in line(process)
+
+
+@pytest.mark.parametrize("args", [["k"], ["--prefix", "k"]])
+def test_it_goes_on_when_something_between_cuts_the_stream(ctl, fake, args):
+    ctl("acquire", "k", "--shared", "--owner", "ann")
+    process = ctl.start("watch", *args)
+    assert "holder ann" in line(process)
+    fake.fake.cuts = True
+    eventually(lambda: fake.fake.watches > 2, "other tries")
+    fake.fake.cuts = False
+    ctl("acquire", "k", "--shared", "--owner", "bob")
+    assert "holder bob" in line(process)  # what was printed already is not printed again
+
+
+@pytest.mark.parametrize("args", [["k"], ["--prefix", "k"], ["-A"]])
+def test_no_broker_at_the_start(ctl, fake, args):
+    fake.fake.stop()
+    done = ctl("watch", *args, "--connect-timeout", "200ms")
+    assert done.returncode == 69 and done.stdout == ""
+    assert done.stderr.startswith("distlockctl: cannot reach the broker at ")
 
 
 def test_a_prefix(ctl, broker):
