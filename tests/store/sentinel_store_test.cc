@@ -283,6 +283,21 @@ TEST_F(SentinelStoreTest, WithoutAMajorityItSaysWhoIsMissing) {
   EXPECT_TRUE(Contains(text, "s1:26379: connection refused")) << text;
 }
 
+TEST_F(SentinelStoreTest, APrimaryThatCannotBeReachedIsNamedByItsAddress) {
+  played_["a"].refuses = true;
+  Make();
+  Pass(seconds(1));
+  EXPECT_FALSE(up_);
+  ASSERT_FALSE(problems_.empty());
+  EXPECT_TRUE(Contains(View(problems_.back().message()), "the primary at a:6379: ")) << problems_.back();
+  Submit();
+  Pass(milliseconds(10));
+  ASSERT_EQ(replies_.size(), 1u);
+  const auto* failed = std::get_if<core::StoreFailed>(&replies_[0].outcome);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_TRUE(Contains(failed->cause, "the primary at a:6379: ")) << failed->cause;
+}
+
 TEST_F(SentinelStoreTest, CommandsBeforeThePrimaryIsKnownAreNotSent) {
   for (auto& [host, one] : played_) one.refuses = true;
   Make();

@@ -81,6 +81,7 @@ void ServerNode::Start() {
 void ServerNode::MoveTo(const ServerAddress& address) {
   const std::string why = Cat("the primary is at ", address.Text(), " now");
   const bool first = !std::exchange(has_address_, true);
+  place_ = Cat("the primary at ", address.Text(), ": ");
   up_ = false;
   down_cause_ = why;
   prepared_.reset();
@@ -211,7 +212,7 @@ void ServerNode::OnLinkDown(const absl::Status& why) {
   census_.Stop();
   codec_.TrustPublish(false);
   ReportProblem(last_problem_, "", why);
-  TellDown(std::string(why.message()));
+  TellDown(Cat(place_, why.message()));
   TellStatus();
 }
 
@@ -234,7 +235,7 @@ void ServerNode::OnChannelDown(const absl::Status& why) {
   codec_.TrustPublish(false);
   ReportProblem(last_channel_problem_, "hand-off channel: ", why);
   // Until the first subscription there is no link, and the channel's trouble is the node's.
-  if (!channel_seen_) TellDown(std::string(why.message()));
+  if (!channel_seen_) TellDown(Cat(place_, why.message()));
 }
 
 void ServerNode::Trust() {
@@ -291,11 +292,11 @@ void ServerNode::ReportRefusal(const core::StoreFailed& failed) {
   if (refusal_at_ && now - *refusal_at_ < kAgain) return;
   refusal_at_ = now;
   if (!options_.on_problem) return;
-  options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
+  options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": ", place_, "refuses: ", failed.cause)));
 }
 
 void ServerNode::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {
-  std::string text = Cat(options_.url.Masked(), ": ", who, why.message());
+  std::string text = Cat(options_.url.Masked(), ": ", place_, who, why.message());
   if (std::exchange(last, text) == text) return;
   if (options_.on_problem) options_.on_problem(absl::Status(why.code(), text));
 }

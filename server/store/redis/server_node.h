@@ -204,6 +204,7 @@ class ServerNode : private Link::Owner,
   bool suspecting_ = false;          // that is being found out
   bool channel_is_younger_ = false;  // than the link's connection
   int bind_failures_ = 0;            // since the two connections last had the same server
+  std::string place_;                // for people, since MoveTo: where the server is, which the URL does not say
   std::string down_cause_ = "not connected yet";
   std::string told_cause_;    // of the last StoreDown, "" since StoreUp
   std::string last_problem_;  // of the link
