@@ -27,7 +27,9 @@ class Daemon {
   Daemon() : address_("unix://" + folder_.path() + "/d.sock"), pid_(::fork()) {
     if (pid_ != 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    ::execl(DISTLOCKD, DISTLOCKD, "--listen", address_.c_str(), "--http", "", "--log-level", "error", nullptr);
+    // So long that nothing is lost while no process is run for some seconds.
+    ::execl(DISTLOCKD, DISTLOCKD, "--listen", address_.c_str(), "--http", "", "--log-level", "error", "--validity",
+            "20s", "--default-ttl", "60s", nullptr);
     ::_exit(127);
   }
   ~Daemon() {

@@ -27,7 +27,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kLeases = 1000;
-constexpr int64_t kValidity = 3'000'000'000;
+constexpr int64_t kValidity = 9'000'000'000;  // so that nothing is lost while no process is run for some seconds
 
 int64_t NowNs() {
   timespec now{};
@@ -74,8 +74,9 @@ class MovesDaemonTest : public ::testing::Test {
   void StartFirst(const std::string& drain_timeout = "30s") { first_.emplace(Command("first", drain_timeout)); }
   void StartSecond() { second_.emplace(Command("second", "30s")); }
   std::vector<std::string> Command(const std::string& name, const std::string& drain_timeout) const {
-    return {DISTLOCKD,     "--listen",         Socket(name), "--redis", Socket("redis"), "--drain-timeout",
-            drain_timeout, "--wait-for-store", "--http",     "",        "--log-level",   "error"};
+    return {DISTLOCKD,       "--listen", Socket(name),      "--redis",     Socket("redis"),    "--validity", "9s",
+            "--default-ttl", "30s",      "--drain-timeout", drain_timeout, "--wait-for-store", "--http",     "",
+            "--log-level",   "error"};
   }
 
   // Waits until this broker serves, by taking a lock.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leases that move: a session adopts what another stream holds, through another broker of the same store."""
 import contextlib
+import pathlib
 import threading
 import uuid
 
@@ -8,7 +9,7 @@ import grpc
 import pytest
 
 from client import Failure, api, boot_now, failure
-from faults import ctl
+from faults import LONG_TTL_S, PATIENT, ctl
 from harness import eventually
 from promises import row
 
@@ -62,7 +63,7 @@ def hold_many(client, session, keys, **fields):
 
 
 def test_leases_move_from_a_draining_broker_and_none_is_ever_free(world, redis):
-    left, right = two_brokers(world, redis, "--drain-timeout", "60s")
+    left, right = two_brokers(world, redis, *PATIENT, "--drain-timeout", "60s")
     keys = [f"k{i}" for i in range(LEASES)]
     old, probe = world.client(left.url), world.client(right.url)
     former = old.session()
@@ -89,7 +90,7 @@ def test_leases_move_from_a_draining_broker_and_none_is_ever_free(world, redis):
 
 
 def test_a_lease_outlives_its_killed_broker(world, redis):
-    left, right = two_brokers(world, redis)
+    left, right = two_brokers(world, redis, *PATIENT)
     old, new = world.client(left.url), world.client(right.url)
     former = old.session()
     grant = former.wait_for(former.acquire(old.spec("k", ttl=10)), "granted")
@@ -109,10 +110,10 @@ def test_a_lease_outlives_its_killed_broker(world, redis):
 @row("the broker gets SIGTERM")
 @pytest.mark.parametrize("terms", [{"resume": True}, {"on_disconnect": 3}], ids=["resume", "expire"])
 def test_a_broker_restarted_in_place_leaves_what_is_adopted_from_the_next(world, redis, terms):
-    broker = world.distlockd(redis.url, "--drain-timeout", "1s")
+    broker = world.distlockd(redis.url, *PATIENT, "--drain-timeout", "1s")
     client = world.client(broker.url)
     session = client.session()
-    spec = client.spec("k", **terms)
+    spec = client.spec("k", ttl=LONG_TTL_S, **terms)
     grant = session.wait_for(session.acquire(spec), "granted")
     assert broker.drain() == 0
     session.wait_end()
@@ -123,12 +124,12 @@ def test_a_broker_restarted_in_place_leaves_what_is_adopted_from_the_next(world,
 
 
 def test_the_former_session_hears_that_its_lease_has_moved(world, redis):
-    left, right = two_brokers(world, redis)
+    left, right = two_brokers(world, redis, *PATIENT)
     old, new = world.client(left.url), world.client(right.url)
     former = old.session()
     for mode in (api().LOCK_MODE_EXCLUSIVE, api().LOCK_MODE_SHARED):
         key = f"k{mode}"
-        former_id = former.acquire(old.spec(key, mode=mode, ttl=3))
+        former_id = former.acquire(old.spec(key, mode=mode, ttl=10))  # it hears of it when a third has passed
         grant = former.wait_for(former_id, "granted")
         heir = new.session()
         heir_id = adopt(heir, grant, new.spec(key, mode=mode))
@@ -141,7 +142,7 @@ def test_the_former_session_hears_that_its_lease_has_moved(world, redis):
 
 
 def test_a_repeated_adoption_takes_it_from_the_first_try(world, redis):
-    left, right = two_brokers(world, redis)
+    left, right = two_brokers(world, redis, "--validity", "6s", "--default-ttl", f"{LONG_TTL_S}s")
     clients = [world.client(broker.url) for broker in (left, right, left)]
     grant = clients[0].acquire(clients[0].spec("k"))
     request_id, sessions, ids = uuid.uuid4().hex, [], []
@@ -155,7 +156,7 @@ def test_a_repeated_adoption_takes_it_from_the_first_try(world, redis):
     for session in sessions[:2]:
         session.wait_end()
     start = boot_now()
-    eventually(lambda: boot_now() - start > 4, "longer than the validity")
+    eventually(lambda: boot_now() - start > 7, "longer than the validity")
     assert sessions[2].believes(ids[2])
     assert len(clients[2].lock("k").holders) == 1
     assert failure(clients[0].renew, grant.lease_id).reason == "NOT_HOLDER"
@@ -163,28 +164,53 @@ def test_a_repeated_adoption_takes_it_from_the_first_try(world, redis):
 
 # ---- distlockctl ----
 
-def start_run(world, brokers, *flags):
-    """`run long -- sleep 6` through these brokers, and the one that it has the lock through."""
-    running = ctl(world, ",".join(b.url for b in brokers), "run", "long", *flags, "--", "sleep", "6")
-    by_id = {world.client(b.url).status().broker_id: b for b in brokers}
-    client = world.client(brokers[0].url)
-    eventually(lambda: client.lock("long").holders, "the grant")
-    return running, by_id[client.lock("long").holders[0].broker_id]
+class Command:
+    """`run long` through these brokers, of a command that ends when the test lets it."""
+
+    def __init__(self, world, brokers, *flags):
+        self.brokers, self.clients = brokers, {b: world.client(b.url) for b in brokers}
+        self.may_end = pathlib.Path(world.folder, "may-end")
+        until = f'until [ -e "{self.may_end}" ]; do sleep 0.05; done'
+        self.running = ctl(world, ",".join(b.url for b in brokers), "run", "long", "--ttl", f"{int(LONG_TTL_S)}s",
+                           *flags, "--", "sh", "-c", until)
+
+    def broker(self):
+        """The one that it has the lock through."""
+        client = self.clients[self.brokers[0]]
+        holder, = eventually(lambda: client.lock("long").holders, "the grant")
+        return next(b for b, c in self.clients.items() if c.status().broker_id == holder.broker_id)
+
+    def await_holder(self, broker):
+        """Until it has the lock through this one."""
+        client = self.clients[broker]
+        wanted = client.status().broker_id
+        eventually(lambda: [h.broker_id for h in client.lock("long").holders] == [wanted], "the lock at the other one")
+
+    def exit_code(self, let_end=True):
+        if let_end:
+            self.may_end.touch()
+        return self.running.exit_code()
 
 
 @row("the broker gets SIGTERM")
 def test_a_command_goes_on_while_its_broker_drains(world, redis):
-    brokers = two_brokers(world, redis, "--drain-timeout", "60s")
-    running, broker = start_run(world, brokers)
+    brokers = two_brokers(world, redis, *PATIENT, "--drain-timeout", "60s")
+    command = Command(world, brokers)
+    broker = command.broker()
     assert broker.drain() == 0, "long before the command ends"
     [other] = [b for b in brokers if b is not broker]
-    assert len(world.client(other.url).lock("long").holders) == 1
-    assert running.exit_code() == 0
+    command.await_holder(other)
+    assert command.exit_code() == 0
 
 
 @row("the broker is killed")
 @pytest.mark.parametrize("flags, code", [(["--resume"], 0), ([], 75)])
 def test_a_command_outlives_its_broker_when_it_may_resume(world, redis, flags, code):
-    running, broker = start_run(world, two_brokers(world, redis), *flags)
+    brokers = two_brokers(world, redis, *PATIENT)
+    command = Command(world, brokers, *flags)
+    broker = command.broker()
     broker.kill()
-    assert running.exit_code() == code
+    [other] = [b for b in brokers if b is not broker]
+    if code == 0:
+        command.await_holder(other)
+    assert command.exit_code(let_end=code == 0) == code
