@@ -115,18 +115,16 @@ int Child::Go() {
   return error;
 }
 
-std::optional<int> Child::Reap() {
-  if (!running()) return std::nullopt;
-  int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG | WUNTRACED) != pid_) return std::nullopt;
-  ended_ = !WIFSTOPPED(status);
-  return status;
+std::optional<Reaped> ReapAny() {
+  Reaped reaped{};
+  reaped.pid = ::waitpid(-1, &reaped.status, WNOHANG | WUNTRACED);
+  return reaped.pid > 0 ? std::optional(reaped) : std::nullopt;
 }
 
-void Child::ReapOrphans() const {
-  if (!ended_) return;
-  while (::waitpid(-pid_, nullptr, WNOHANG) > 0) {
-  }
+bool Child::Note(const Reaped& reaped) {
+  if (!running() || reaped.pid != pid_) return false;
+  ended_ = !WIFSTOPPED(reaped.status);
+  return true;
 }
 
 bool Child::SignalGroup(int signo) const { return pid_ > 0 && (::kill(-pid_, signo) == 0 || errno == EPERM); }

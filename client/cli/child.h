@@ -6,7 +6,7 @@
 // 1. Fork() leaves the child waiting; Go() turns it into the command. Between the two the caller sets up all that
 //    guards the child.
 // 2. Between fork and exec the child makes only async-signal-safe calls, since other threads may have held any mutex.
-// 3. The pid stays the child's until Reap() has returned its end; only then may another process get the number.
+// 3. The pid stays the child's until ReapAny() has returned its end; only then may another process get the number.
 #pragma once
 
 #include <sys/types.h>
@@ -27,6 +27,16 @@ struct CommandLine {
   bool stdin_from_null = false;
 };
 
+// A child of this process that has ended or stopped.
+struct Reaped {
+  pid_t pid;
+  int status;  // of waitpid
+};
+
+// The next one, whichever it is; never blocks. A process whose parent has ended may have become this process's own
+// child (PID 1 of a container, PR_SET_CHILD_SUBREAPER), and stays a zombie until it is reaped here.
+std::optional<Reaped> ReapAny();
+
 class Child {
  public:
   Child() = default;
@@ -43,12 +53,8 @@ class Child {
   pid_t pid() const { return pid_; }
   bool running() const { return pid_ > 0 && !ended_; }
 
-  // The status of waitpid when the child has ended or stopped since the last call; never blocks.
-  std::optional<int> Reap();
-
-  // Reaps processes of the group that became this process's own children when their parents ended, as they do with
-  // PR_SET_CHILD_SUBREAPER: otherwise the group would never be empty. Only after the child's own end.
-  void ReapOrphans() const;
+  // Whether `reaped` is this child, which has ended then, or has stopped.
+  bool Note(const Reaped& reaped);
 
   // Signals every process of the child's group, also after the child's own end. False when the group has no process
   // left.

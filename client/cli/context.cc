@@ -119,8 +119,12 @@ void AddContextFlags(CLI::App& command, Context& context) {
                   "else the host of the address)")
       ->type_name("NAME");
   AddDurationFlag(
-      command, "--connect-timeout", [&context](Millis value) { context.connect_timeout = value; },
-      "Try to reach the broker for at most this long (default 5s)");
+      command, "--connect-timeout",
+      [&context](Millis value) {
+        context.connect_timeout = value;
+        context.connect_timeout_given = true;
+      },
+      "Try to reach the broker for at most this long (default 5s; a lock with -n 1s, with -w all of it)");
 }
 
 ClientOptions ClientOptionsFor(const Context& context) {
@@ -135,10 +139,11 @@ ClientOptions ClientOptionsFor(const Context& context) {
   return options;
 }
 
-Broker Open(const Context& context) {
+Broker Open(const Context& context, std::optional<Duration> patience) {
   if (const auto useless = UselessAddress(context)) return {nullptr, context.Fail(*useless)};
   ClientOptions options = ClientOptionsFor(context);
   options.connect_at_once = false;
+  if (patience) options.unreachable_timeout = *patience;
   return {std::make_unique<Client>(std::move(options))};
 }
 

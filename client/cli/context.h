@@ -28,6 +28,7 @@ namespace distlock::cli {
 struct Context {
   std::string server;  // as given; see Target()
   Millis connect_timeout{5000};
+  bool connect_timeout_given = false;
   TlsOptions tls;  // as given; "" means the environment
   bool json = false;
   std::function<int()> command;  // set by the subcommand on the command line
@@ -69,7 +70,8 @@ struct Broker {
 };
 
 // For commands that take no lock by a stream: the client connects at the first call, to the first broker that answers.
-Broker Open(const Context& context);
+// `patience`: for how long a request for a lock looks for one.
+Broker Open(const Context& context, std::optional<Duration> patience = std::nullopt);
 
 // Why the library did not do it. `tried`: for how long a broker was looked for; --connect-timeout when it is not given.
 Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried = std::nullopt);

@@ -164,6 +164,7 @@ void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& c
   auto* observe = elect->add_flag("--observe", args->observe, "Print who leads, and each change, until a signal");
   elect->add_flag("--leader", args->leader, "Print who leads, and exit")->excludes(observe)->option_text(" ");
   AddWaitAndLeaseFlags(*elect, args->lock);
+  AddResumeFlag(*elect, args->lock);
   AddDurationFlag(
       *elect, "--kill-after", [args](Millis value) { args->plan.kill_after = value; },
       "When leadership is lost, send the command SIGKILL this long after SIGTERM (default 5s)");

@@ -8,8 +8,8 @@ namespace distlock::cli {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitBusy = 1;          // another holds the lock, the wait ran out, or the token is not the newest
-inline constexpr int kExitUsage = 64;        // a wrong flag or value, or a request that this broker does not support
-inline constexpr int kExitUnavailable = 69;  // the broker or its store cannot be reached or cannot serve
+inline constexpr int kExitUsage = 64;        // a wrong flag or value
+inline constexpr int kExitUnavailable = 69;  // the broker or its store cannot be reached, or cannot serve this
 inline constexpr int kExitInternal = 70;     // a malformed answer, or the machine has no process or no output left
 inline constexpr int kExitLost = 75;         // the lock was lost, or the lease is not held any more
 inline constexpr int kExitDenied = 77;       // not allowed

@@ -8,10 +8,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "address.h"
 
 namespace distlock::cli {
+namespace {
+
+constexpr auto kBetweenRequests = std::chrono::milliseconds(500);
+
+}  // namespace
+
 LockKeeper::LockKeeper(const Context& context, const LockFlags& flags, bool ends_with_process)
     : context_(context),
       flags_(flags),
@@ -46,6 +53,7 @@ std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
 ClientOptions LockKeeper::Options(bool ends_with_process) {
   ClientOptions options = ClientOptionsFor(context_);
   options.ends_with_process = ends_with_process;
+  options.unreachable_timeout = flags_.Patience(context_);
   options.on_draining = [this](Duration left) {
     const std::lock_guard lock(mu_);
     events_.push_back({LockEvent::kDraining, {}, std::chrono::duration_cast<Millis>(left)});
@@ -61,6 +69,9 @@ LockSet LockKeeper::Wanted() {
     events_.push_back({LockEvent::kQueued, info, {}});
     Wake();
   };
+  if (flags_.max_wait > Millis(0)) {
+    options.max_wait = std::max<Duration>(*flags_.max_wait - (Clock::now() - since_), Millis(1));
+  }
   LockSet wanted;
   wanted.MaxWait(options.max_wait);
   for (const std::string& key : flags_.Keys()) {
@@ -73,42 +84,82 @@ LockSet LockKeeper::Wanted() {
   return wanted;
 }
 
-LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const LockEvent&)>& on_event) {
-  if (auto useless = UselessAddress(context_)) return *std::move(useless);
-  const auto since = Clock::now();
-  PendingLock pending = client_.MakeMultiLock(Wanted()).LockAsync([this](Answer answer) {
+void LockKeeper::Ask() {
+  ask_again_.reset();
+  pending_ = client_.MakeMultiLock(Wanted()).LockAsync([this](Answer answer) {
     const std::lock_guard lock(mu_);
     answer_ = std::move(answer);
     Wake();
   });
-  std::optional<int> interrupted_by;
-  while (true) {
-    pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-    ::poll(fds, 2, -1);
-    Clear();
-    while (const auto event = TakeEvent()) {
-      const auto own = event->kind == LockEvent::kQueued ? HeldByOwnJob(flags_) : std::nullopt;
-      if (own) context_.Warn(*own);
-      on_event(*event);
-    }
-    while (const auto signo = signals.Take()) {
-      if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
-      if (!EndsAProcess(*signo)) continue;
-      if (!interrupted_by) pending.Cancel();
-      interrupted_by = signo;
-    }
-    std::optional<Answer> answer = TakeAnswer();
-    if (!answer) continue;
-    if (!interrupted_by) return OutcomeOf(std::move(*answer), since);
-    // The grant may have left the broker before the cancel arrived.
-    if (answer->ok()) (*answer)->Release();
-    return Interrupted{*interrupted_by};
+}
+
+// Plans another request when broker or store are away and the wait is not over. A wait without an end begins when a
+// broker has the request, or drains: before, more likely the address is wrong.
+bool LockKeeper::AskAgain(const Refusal& refusal) {
+  const bool no_broker = refusal.reason == RefusalReason::kUnreachable;
+  const bool drains = refusal.reason == RefusalReason::kDraining;
+  if (!no_broker && !drains && refusal.reason != RefusalReason::kStoreUnavailable &&
+      refusal.reason != RefusalReason::kQuorumNotReached) {
+    return false;
+  }
+  const auto at = Clock::now() + kBetweenRequests;
+  const bool waits_on = flags_.max_wait ? at < since_ + *flags_.max_wait : was_queued_ || drains;
+  if (!waits_on || (no_broker && context_.connect_timeout_given)) return false;
+  if (!std::exchange(told_of_outage_, true)) {
+    context_.Warn(absl::StrCat("still waiting for ", flags_.Name(), ", although ", refusal.message));
+  }
+  ask_again_ = at;
+  return true;
+}
+
+void LockKeeper::TakeSignals(Signals& signals) {
+  while (const auto signo = signals.Take()) {
+    if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
+    if (!EndsAProcess(*signo)) continue;
+    if (!interrupted_by_) pending_.Cancel();
+    interrupted_by_ = signo;
   }
 }
 
-LockKeeper::Outcome LockKeeper::OutcomeOf(Answer answer, Clock::time_point since) const {
+// Until something has happened.
+void LockKeeper::Await(Signals& signals, const std::function<void(const LockEvent&)>& on_event) {
+  std::chrono::milliseconds left(-1);
+  if (ask_again_) {
+    left = std::chrono::ceil<std::chrono::milliseconds>(std::max(*ask_again_ - Clock::now(), Clock::duration::zero()));
+  }
+  pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  ::poll(fds, 2, static_cast<int>(left.count()));
+  Clear();
+  while (const auto event = TakeEvent()) {
+    const bool queued = event->kind == LockEvent::kQueued;
+    const auto own = queued ? HeldByOwnJob(flags_) : std::nullopt;
+    if (own) context_.Warn(*own);
+    was_queued_ = was_queued_ || queued;
+    on_event(*event);
+  }
+}
+
+LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const LockEvent&)>& on_event) {
+  if (auto useless = UselessAddress(context_)) return *std::move(useless);
+  since_ = Clock::now();
+  Ask();
+  while (true) {
+    Await(signals, on_event);
+    TakeSignals(signals);
+    std::optional<Answer> answer = TakeAnswer();
+    if (interrupted_by_ && (answer || ask_again_)) {
+      // The grant may have left the broker before the cancel arrived.
+      if (answer && answer->ok()) (*answer)->Release();
+      return Interrupted{*interrupted_by_};
+    }
+    if (answer && (answer->ok() || !AskAgain(answer->refusal()))) return OutcomeOf(std::move(*answer));
+    if (ask_again_ && Clock::now() >= *ask_again_) Ask();
+  }
+}
+
+LockKeeper::Outcome LockKeeper::OutcomeOf(Answer answer) const {
   if (answer.ok()) return std::move(answer).value();
-  return FailureFrom(context_, answer.refusal(), std::chrono::duration_cast<Millis>(Clock::now() - since));
+  return FailureFrom(context_, answer.refusal(), std::chrono::duration_cast<Millis>(Clock::now() - since_));
 }
 
 void LockKeeper::WatchEnd(const MultiGuard& guard) {

@@ -43,8 +43,8 @@ class LockKeeper {
   };
   using Outcome = std::variant<MultiGuard, Failure, Interrupted>;
 
-  // Waits for the locks, a refusal, or a signal that would end the process; after such a signal nothing is held. Calls
-  // `on_event` on this thread. May be called once.
+  // Waits for the locks, a refusal, or a signal that would end the process; after such a signal nothing is held. Asks
+  // again while the wait lasts when broker or store cannot serve. Calls `on_event` on this thread. May be called once.
   Outcome Wait(Signals& signals, const std::function<void(const LockEvent&)>& on_event);
 
   // After a granted Wait: makes fd() readable also when a lock of `guard` ends. `guard` must outlive this object.
@@ -61,8 +61,12 @@ class LockKeeper {
 
   ClientOptions Options(bool ends_with_process);
   LockSet Wanted();
+  void Ask();
+  bool AskAgain(const Refusal& refusal);
+  void Await(Signals& signals, const std::function<void(const LockEvent&)>& on_event);
+  void TakeSignals(Signals& signals);
   std::optional<Answer> TakeAnswer();
-  Outcome OutcomeOf(Answer answer, Clock::time_point since) const;
+  Outcome OutcomeOf(Answer answer) const;
   void Wake();
 
   const Context& context_;
@@ -73,9 +77,16 @@ class LockKeeper {
   std::deque<LockEvent> events_;  // guarded by mu_
   std::optional<Answer> answer_;  // guarded by mu_
 
+  Clock::time_point since_{};                   // when the wait began
+  std::optional<Clock::time_point> ask_again_;  // set while no request is under way
+  std::optional<int> interrupted_by_;
+  bool was_queued_ = false;
+  bool told_of_outage_ = false;
+
   std::optional<std::stop_callback<std::function<void()>>> on_end_;
-  // The last member: its threads use the members above, and its destructor ends these threads.
+  // Its threads use the members above, and its destructor ends these threads.
   Client client_;
+  PendingLock pending_;
 };
 
 // For people: "held by bob".

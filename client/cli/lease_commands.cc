@@ -87,11 +87,12 @@ DetachedMode ModeOf(const LockFlags& flags) {
 int Acquire(const Context& context, const LeaseArgs& args) {
   const bool waits_alone = !args.lock.shared && args.lock.limit == 0 && args.lock.max_wait != Millis(0);
   if (const auto own = waits_alone ? HeldByOwnJob(args.lock) : std::nullopt) context.Warn(*own);
-  const auto [client, failed] = Open(context);
+  const Millis patience = args.lock.Patience(context);
+  const auto [client, failed] = Open(context, patience);
   if (!client) return failed;
   DetachedLocks locks(*client);
   const auto lease = locks.Acquire(args.lock.key, args.lock.Options(), ModeOf(args.lock), args.request_id);
-  if (!lease.ok()) return FailToTake(context, args.lock, FailureFrom(context, lease.refusal()));
+  if (!lease.ok()) return FailToTake(context, args.lock, FailureFrom(context, lease.refusal(), patience));
   const std::string text = LeaseAsEnvironment(*lease) + "\n";
   const std::string json = LeaseAsJson(args.lock, *lease).Line() + "\n";
   const bool told =
@@ -213,7 +214,7 @@ void AddLeaseCommands(CLI::App& app, Context& context) {
   AddContextFlags(*downgrade, context);
   downgrade->footer(
       "The lease keeps its token and its ttl, and nobody holds the lock alone in between. There is no way back.\n"
-      "Exit code: 0 it is shared, also when it already was; 75 it is not held any more; 64 it cannot be shared.\n\n"
+      "Exit code: 0 it is shared, also when it already was; 75 it is not held any more; 69 it cannot be shared.\n\n"
       "Examples:\n"
       "  distlockctl downgrade                   # DISTLOCK_LEASE_ID\n"
       "  distlockctl downgrade - < /run/nightly/lease");

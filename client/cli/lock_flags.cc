@@ -56,7 +56,8 @@ void AddWaitFlags(CLI::App& command, LockFlags& flags) {
       "-n,--nonblock", [&flags] { flags.max_wait = Millis(0); }, "Fail at once if another holds the lock");
   AddDurationFlag(
       command, "-w,--wait,--timeout", [&flags](Millis value) { flags.max_wait = value; },
-      "Wait at most this long (default: until the lock is granted)")
+      "Wait at most this long, also for a broker or store that is away (default: until the lock is\n"
+      "granted; for those at first 5s")
       ->excludes(once);
   once->option_text(" ");
   command.add_flag("-q,--quiet", flags.quiet, "Print nothing when another holds the lock")->option_text(" ");
@@ -119,10 +120,16 @@ void AddKeyFlags(CLI::App& command, LockFlags& flags) {
 }
 
 void AddResumeFlag(CLI::App& command, LockFlags& flags) {
+  flags.resume = true;
+  auto* resume = command.add_flag_callback(
+      "--resume", [&flags] { flags.resume = true; },
+      "When the connection breaks, keep the lock through the broker that answers first (default)");
   command
-      .add_flag("--resume", flags.resume,
-                "When the connection breaks, try to keep the lock through the broker that answers first")
+      .add_flag_callback(
+          "--no-resume", [&flags] { flags.resume = false; }, "When the connection breaks, lose the lock")
+      ->excludes(resume)
       ->option_text(" ");
+  resume->option_text(" ");
 }
 
 void AddNamespaceFlag(CLI::App& command, std::string& name_space) {
@@ -152,6 +159,12 @@ void AddLocksFlags(CLI::App& command, LockFlags& flags) {
   AddNamespaceFlag(command, flags.name_space);
   AddModeFlags(command, flags);
   AddWaitAndLeaseFlags(command, flags);
+}
+
+Millis LockFlags::Patience(const Context& context) const {
+  constexpr Millis kOfOneTry{1000};
+  if (context.connect_timeout_given || !max_wait) return context.connect_timeout;
+  return *max_wait == Millis(0) ? kOfOneTry : *max_wait;
 }
 
 std::vector<std::string> LockFlags::Keys() const {

@@ -35,13 +35,15 @@ struct LockFlags {
   std::optional<Millis> ttl;
   Millis max_hold{0};
   Millis lock_delay{0};
-  bool resume = false;  // LockOptions::resume
+  bool resume = false;  // LockOptions::resume; AddResumeFlag makes it true by default
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;
   std::map<std::string, std::string> metadata;
 
   // All but the mode and the keys.
   LockOptions Options() const;
+  // For how long a request looks for a broker: for the whole wait, one try for 1 s, unless --connect-timeout says it.
+  Millis Patience(const Context& context) const;
   // All keys, in the order of the command line.
   std::vector<std::string> Keys() const;
   // For messages: "default/deploy"; several keys: "default/deploy, default/database".
@@ -63,7 +65,7 @@ void AddLocksFlags(CLI::App& command, LockFlags& flags);
 // Only KEY and --namespace, for commands that do not take the lock.
 void AddKeyFlags(CLI::App& command, LockFlags& flags);
 
-// --resume, for commands that hold the lock by a stream.
+// --resume and --no-resume, for commands that hold the lock by a stream.
 void AddResumeFlag(CLI::App& command, LockFlags& flags);
 
 void AddNamespaceFlag(CLI::App& command, std::string& name_space);

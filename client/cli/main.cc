@@ -24,9 +24,9 @@ constexpr char kFooter[] =
     "distlockctl COMMAND --help explains each command, with examples:\n"
     "  distlockctl run nightly -n /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
-    "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage, or not supported by this "
-    "broker;\n"
-    "69 broker or store unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";
+    "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage;\n"
+    "69 broker or store unavailable, or cannot do that; 70 internal error; 75 the lock was lost; 77 denied;\n"
+    "128 + a signal.";
 
 // The parser reports a wrong usage before it has stored any flag, so this looks for -o json itself.
 bool WantsJson(const std::vector<std::string>& args) {

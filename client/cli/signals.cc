@@ -45,18 +45,22 @@ Signals::~Signals() {
 std::optional<int> Signals::Take() {
   signalfd_siginfo info;
   if (::read(fd_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return std::nullopt;
+  sender_ = info.ssi_code <= 0 ? static_cast<pid_t>(info.ssi_pid) : kNobody;
   return static_cast<int>(info.ssi_signo);
 }
 
 bool EndsAProcess(int signo) { return signo != SIGTSTP && signo != SIGWINCH && signo != SIGCONT && signo != SIGCHLD; }
 
-void StopAsBy(int signo) {
+bool StopAsBy(int signo) {
   sigset_t only;
   ::sigemptyset(&only);
   ::sigaddset(&only, signo);
   ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
   ::raise(signo);
   ::pthread_sigmask(SIG_BLOCK, &only, nullptr);
+  sigset_t pending;
+  ::sigpending(&pending);
+  return ::sigismember(&pending, SIGCONT) == 1;
 }
 
 }  // namespace distlock::cli

@@ -8,6 +8,8 @@
 // 3. Children get original_mask() back before exec.
 #pragma once
 
+#include <sys/types.h>
+
 #include <csignal>
 #include <optional>
 
@@ -26,10 +28,15 @@ class Signals {
   // The next signal that has arrived; never blocks.
   std::optional<int> Take();
 
+  // The process that sent what Take() has returned last; kNobody: the kernel did, as for Ctrl-C.
+  pid_t sender() const { return sender_; }
+  static constexpr pid_t kNobody = -1;
+
   const sigset_t& original_mask() const { return original_mask_; }
 
  private:
   int fd_ = -1;
+  pid_t sender_ = kNobody;
   sigset_t original_mask_;
 };
 
@@ -37,7 +44,7 @@ class Signals {
 bool EndsAProcess(int signo);
 
 // Stops this process as `signo` (SIGTSTP, SIGTTIN, SIGTTOU) would have done if it were not blocked. Returns after a
-// SIGCONT, or at once in an orphaned process group, which the kernel does not stop.
-void StopAsBy(int signo);
+// SIGCONT, or at once and false in an orphaned process group, which the kernel does not stop.
+bool StopAsBy(int signo);
 
 }  // namespace distlock::cli

@@ -28,7 +28,7 @@ constexpr auto kBetweenPromises = std::chrono::milliseconds(500);
 
 Supervisor::Supervisor(const Supervision& plan, const MultiGuard& guard, LockKeeper& keeper, Signals& signals,
                        Watchdog& watchdog)
-    : plan_(plan), guard_(guard), keeper_(keeper), signals_(signals), watchdog_(watchdog) {}
+    : plan_(plan), guard_(guard), keeper_(keeper), signals_(signals), watchdog_(watchdog), relay_(watchdog) {}
 
 int Supervisor::Run() {
   int exit_code = kExitInternal;
@@ -74,6 +74,7 @@ void Supervisor::WaitForEvent() {
     // SIGKILL is sent, --on-lost has ended, and the command's status is missing: only SIGCHLD can change anything.
     if (killed_ && !on_lost_.running() && !end_status_) wait = std::chrono::milliseconds(-1);
   }
+  if (relay_.holds_back()) wait = SignalRelay::kBetweenLooks;
   pollfd fds[2] = {{keeper_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
   ::poll(fds, 2, static_cast<int>(wait.count()));
   keeper_.Clear();
@@ -86,13 +87,14 @@ void Supervisor::WaitForEvent() {
 }
 
 void Supervisor::TakeChildren() {
-  on_lost_.Reap();
-  while (const auto status = child_.Reap()) {
-    if (WIFSTOPPED(*status)) {
-      FollowStop(WSTOPSIG(*status));
+  while (const auto reaped = ReapAny()) {
+    on_lost_.Note(*reaped);
+    if (!child_.Note(*reaped)) continue;
+    if (WIFSTOPPED(reaped->status)) {
+      FollowStop(WSTOPSIG(reaped->status));
       continue;
     }
-    end_status_ = status;
+    end_status_ = reaped->status;
     // The lock may have ended before the command without a report yet: compare its deadline with the clock now.
     if (!lost_ && !LockHeld()) Lose();
   }
@@ -107,11 +109,16 @@ void Supervisor::TakeSignals() {
     if (*signo == SIGTSTP) stop_was_asked_ = true;
     if (*signo == SIGCONT) {
       LookAtLock();
-      terminal_.Give(child_.pid());
+      terminal_.GiveAgain(child_.pid());
     }
-    // After the command's end only the handling of a loss still signals the group, unless its rest is waited for.
-    if (child_.running() || plan_.wait_group) child_.SignalGroup(*signo);
+    if (!relay_.HoldBack(*signo, signals_.sender())) PassOn(*signo);
   }
+  for (const int signo : relay_.Due(child_)) PassOn(signo);
+}
+
+void Supervisor::PassOn(int signo) const {
+  // After the command's end only the handling of a loss still signals the group, unless its rest is waited for.
+  if (child_.running() || plan_.wait_group) child_.SignalGroup(signo);
 }
 
 void Supervisor::FollowStop(int signo) {
@@ -123,9 +130,16 @@ void Supervisor::FollowStop(int signo) {
   // A SIGSTOP, or a stop that no terminal sent, stops only the command: distlockctl goes on renewing the lock.
   if (signo == SIGSTOP || (!terminal_.present() && !stop_was_asked_)) return;
   stop_was_asked_ = false;
-  StopAsBy(signo);
+  const bool stopped = StopAsBy(signo);
   LookAtLock();
-  terminal_.Give(child_.pid());
+  if (wants_terminal && !terminal_.Give(child_.pid())) {
+    // The shell's `fg` brings SIGCONT and the terminal. A job that no shell looks after never gets it: as the kernel
+    // does for such jobs, end it, for it would be stopped again each time it goes on.
+    if (stopped) return;
+    plan_.context->Warn("the command asks at the terminal, which this job in the background cannot get: SIGHUP");
+    child_.SignalGroup(SIGHUP);
+  }
+  terminal_.GiveAgain(child_.pid());
   child_.SignalGroup(SIGCONT);
 }
 
@@ -180,9 +194,7 @@ std::string Supervisor::LostKey() const {
 bool Supervisor::Done() {
   if (!end_status_) return false;
   if (lost_) return LossSettled();
-  if (!plan_.wait_group) return true;
-  child_.ReapOrphans();
-  return !child_.GroupAlive();
+  return !plan_.wait_group || !child_.GroupAlive();
 }
 
 bool Supervisor::LossSettled() {

@@ -7,8 +7,9 @@
 //    With wait_group it is still held until the last process of the command's group has ended.
 // 2. When the lock ends first: starts --on-lost, and sends the group SIGTERM and --kill-after later SIGKILL. Run() then
 //    returns when the whole group has ended, not only the command.
-// 3. Signals go to the group. When the terminal stops the command, distlockctl stops too, so that the shell notices. No
-//    lock is renewed while it is stopped; so after SIGCONT it checks the lock before the command goes on.
+// 3. Signals go to the group, unless the group has got them as well (signal_relay.h). When the terminal stops the
+//    command, distlockctl stops too, so that the shell notices. No lock is renewed while it is stopped; so after
+//    SIGCONT it checks the lock before the command goes on.
 #pragma once
 
 #include <chrono>
@@ -18,6 +19,7 @@
 
 #include "child.h"
 #include "held_lock.h"
+#include "signal_relay.h"
 #include "signals.h"
 #include "terminal.h"
 #include "watchdog.h"
@@ -54,6 +56,7 @@ class Supervisor {
   bool Start(int* exit_code);
   void WaitForEvent();
   void TakeSignals();
+  void PassOn(int signo) const;
   void TakeChildren();
   void FollowStop(int signo);
   void LookAtLock();
@@ -68,6 +71,7 @@ class Supervisor {
   LockKeeper& keeper_;
   Signals& signals_;
   Watchdog& watchdog_;
+  SignalRelay relay_;
   Terminal terminal_;
 
   Child child_;

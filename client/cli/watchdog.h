@@ -6,11 +6,12 @@
 //
 // 1. Constructed before any other thread exists, as it forks without exec.
 // 2. The process has /dev/null as stdin, stdout and stderr, blocks signals, and ends when distlockctl ends.
+// 3. It is in a session of its own. A signal that reaches it, too, was sent to each process of a unit or container, as
+//    systemd does by default: then the command has got it already.
 #pragma once
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
 
 #include "duration.h"
@@ -34,10 +35,17 @@ class Watchdog {
   void Promise(int64_t until_ns);
   void Disarm() { Arm(0, Millis(0)); }
 
+  // Whether `sender` has sent `signo` to the watchdog, too, within the last second. True once for each signal.
+  bool AlsoGot(int signo, pid_t sender);
+
  private:
+  struct Shared;  // in memory that both processes see
+  [[noreturn]] static void Watch(int orders_fd, Shared* shared);
+  static void NoteSignals(int signals_fd, Shared* shared);
+
   pid_t pid_ = -1;
   int orders_ = -1;
-  std::atomic<int64_t>* promised_until_ns_ = nullptr;  // in memory that both processes see; null: there was none
+  Shared* shared_ = nullptr;  // null: there was no memory
 };
 
 }  // namespace distlock::cli

@@ -45,7 +45,7 @@ func WithDefaults(options ...Option) DialOption {
 }
 
 // WithUnreachableAfter is how long a request looks for a broker before it is refused as ReasonUnreachable. Without it
-// 10 s.
+// one try 1 s, a wait with an end all of it, another one 10 s.
 func WithUnreachableAfter(d time.Duration) DialOption {
 	return func(s *settings) { s.unreachableAfter = d }
 }
@@ -83,7 +83,7 @@ var warnOfClock = sync.OnceFunc(func() {
 //
 // The error is about an address or another setting that can never work.
 func Dial(address string, options ...DialOption) (*Client, error) {
-	made := settings{unreachableAfter: 10 * time.Second, observer: NopObserver{}, label: filepath.Base(os.Args[0])}
+	made := settings{observer: NopObserver{}, label: filepath.Base(os.Args[0])}
 	for _, option := range options {
 		option(&made)
 	}

@@ -37,6 +37,7 @@ namespace {
 
 constexpr core::Duration kStoreUpGrace = std::chrono::seconds(10);
 constexpr core::Duration kStopGrace = std::chrono::seconds(1);
+constexpr int64_t kDefaultMaxConnections = 10'000;  // of the option's table
 
 int Fail(const absl::Status& status, int exit_code) {
   ops::Error("distlockd cannot serve", {{"error", std::string(status.message())}});
@@ -73,8 +74,12 @@ struct Access {
 
 void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
-    ops::Warn("fewer connections than --max-connections: each needs two open files, and one for --death-proof",
-              {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
+    // Nobody asked for as many as the default, so less is no trouble while it is enough for one busy caller.
+    const bool asked = options.max_connections != kDefaultMaxConnections;
+    const bool few = server.max_connections() < static_cast<size_t>(options.max_connections_per_peer);
+    ops::Log(asked || few ? ops::LogLevel::kWarn : ops::LogLevel::kInfo,
+             "fewer connections than --max-connections: each needs two open files, and one for --death-proof",
+             {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
   }
   if (!server.knows_unix_callers()) {
     ops::Warn("this gRPC does not tell which caller of a unix socket has made a call: all of them count as one");

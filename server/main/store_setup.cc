@@ -27,15 +27,20 @@ absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
         absl::StrCat("--wait-replicas is ", options.wait_replicas,
                      ", but the embedded store has no replicas: remove it, or set --redis"));
   }
-  auto started = store::EmbeddedServer::Start({.server = options.embedded_server, .dir = options.embedded_dir});
+  const bool outlives = !options.embedded_dir.empty();
+  auto started = store::EmbeddedServer::Start(
+      {.server = options.embedded_server, .dir = options.embedded_dir, .outlives = outlives});
   if (!started.ok()) return started.status();
   setup.embedded = *std::move(started);
   setup.options.url = setup.embedded->Url();
   setup.shown = "embedded";
-  ops::Info("embedded store started",
+  ops::Info(setup.embedded->found_again() ? "embedded store found again" : "embedded store started",
             {{"folder", setup.embedded->dir()},
              {"pid", setup.embedded->pid()},
-             {"note", "for this machine only; its locks end with this daemon. Use --redis to share locks"}});
+             {"note", outlives ? "for this machine only; it outlives this daemon, and the next one with this "
+                                 "--embedded-dir goes on with its locks. Use --redis to share locks"
+                               : "for this machine only; its locks end with this daemon, unless --embedded-dir is "
+                                 "given. Use --redis to share locks"}});
   return absl::OkStatus();
 }
 

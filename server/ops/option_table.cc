@@ -187,7 +187,9 @@ constexpr OptionRow kTable[] = {
     {"embedded-server", kStore, &O::embedded_server, "", "",
      "program to start as the embedded server; empty: redis-server or valkey-server from PATH"},
     {"embedded-dir", kStore, &O::embedded_dir, "", "",
-     "folder for the embedded server's socket and log; empty: a private temporary one; its locks end with the server"},
+     "folder for the embedded server's socket and log; the server then outlives this daemon, and the next one with the "
+     "same folder goes on with its locks (to end it: kill the pid in store.pid); empty: a private temporary one, and "
+     "the server ends with this daemon"},
     {"key-prefix", kStore, &O::key_prefix, "dl", "",
      "prefix of every key in the store; brokers that share locks must use the same one", CheckKeyPrefix},
     {"namespace-token-keep", kStore, &O::namespace_token_keep, "", "",

@@ -23,15 +23,27 @@ template <typename Detail>
 std::optional<std::string> Detailed(const google::protobuf::Any& any) {
   Detail detail;
   if (!wire::UnpackDetail(any, &detail)) return std::nullopt;
-  return ToJson(detail);
+  return ToJson(detail, Fill::kSet);
 }
 
-std::string DetailJson(const google::protobuf::Any& any) {
+// Without what the other parts of the answer say.
+std::string RefusalJson(v1::Refusal refusal, const wire::RpcStatus& status) {
+  if (refusal.message() == status.message()) refusal.clear_message();
+  wire::RetryInfo retry;
+  wire::BadRequest bad;
+  for (const auto& any : status.details()) {
+    if (wire::UnpackDetail(any, &retry)) refusal.clear_retry_after();
+    if (wire::UnpackDetail(any, &bad)) refusal.clear_field_problems();
+  }
+  return ToJson(refusal, Fill::kSet);
+}
+
+std::string DetailJson(const google::protobuf::Any& any, const wire::RpcStatus& status) {
   std::optional<std::string> json = Detailed<wire::ErrorInfo>(any);
   if (!json) json = Detailed<wire::RetryInfo>(any);
   if (!json) json = Detailed<wire::BadRequest>(any);
   if (!json) json = Detailed<wire::ResourceInfo>(any);
-  if (v1::Refusal refusal; !json && any.UnpackTo(&refusal)) json = ToJson(refusal);
+  if (v1::Refusal refusal; !json && any.UnpackTo(&refusal)) json = RefusalJson(refusal, status);
   if (!json) return "";
   const std::string rest = json->size() > 2 ? Cat(",", json->substr(1)) : "}";
   return Cat("{\"@type\":", Quoted(any.type_url()), rest);
@@ -85,7 +97,7 @@ int RetrySeconds(const wire::StatusDetails& details) {
 std::string StatusJson(const wire::RpcStatus& status) {
   std::string details;
   for (const auto& any : status.details()) {
-    const std::string one = DetailJson(any);
+    const std::string one = DetailJson(any, status);
     if (!one.empty()) text::Append(details, details.empty() ? "" : ",", one);
   }
   return Cat("{\"code\":", status.code(), ",\"message\":", Quoted(status.message()), ",\"details\":[", details, "]}");

@@ -5,10 +5,12 @@
 #include <google/protobuf/wrappers.pb.h>
 #include <jansson.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <set>
 
+#include "absl/strings/escaping.h"
 #include "contract/utf8.h"
 #include "text/text.h"
 
@@ -19,6 +21,7 @@ namespace pb = google::protobuf;
 using text::Cat;
 
 constexpr size_t kShownBytes = 100;
+constexpr size_t kProblemBytes = 300;
 
 const pb::FieldDescriptor* FieldNamed(const pb::Descriptor& type, const std::string& name) {
   for (int i = 0; i < type.field_count(); ++i) {
@@ -62,6 +65,8 @@ bool SetField(const pb::FieldDescriptor* field, const std::string& text, pb::Mes
       return false;
   }
 }
+
+bool IsControl(unsigned char c) { return c < 0x20 || c == 0x7f; }
 
 struct JsonRelease {
   void operator()(json_t* value) const { json_decref(value); }
@@ -115,8 +120,9 @@ std::optional<std::string> ReadJson(const std::string& json, pb::Message* into) 
     if (status.ok()) return std::nullopt;
     why.assign(status.message().data(), status.message().size());
   }
+  std::ranges::replace_if(why, IsControl, ' ');
   return Cat("the body is no ", into->GetDescriptor()->name(),
-             " in JSON: ", contract::Shorten(contract::CleanText(why), 300));
+             " in JSON: ", contract::Cut(contract::CleanText(why), kProblemBytes));
 }
 
 std::optional<std::string> ReadFields(const Fields& fields, pb::Message* into) {
@@ -134,15 +140,21 @@ std::optional<std::string> ReadFields(const Fields& fields, pb::Message* into) {
   return std::nullopt;
 }
 
-std::string ToJson(const pb::Message& message) {
+std::string ToJson(const pb::Message& message, Fill fill) {
   pb::util::JsonPrintOptions options;
-  options.always_print_primitive_fields = true;
+  options.always_print_primitive_fields = fill == Fill::kAll;
   std::string json;
   const auto status = pb::util::MessageToJsonString(message, &json, options);
   return status.ok() ? json : "{}";
 }
 
-std::string Shown(std::string_view text) { return contract::Shorten(contract::CleanText(text), kShownBytes); }
+std::string Shown(std::string_view text) {
+  std::string shown;
+  for (const char c : contract::Cut(contract::CleanText(text), kShownBytes)) {
+    shown += IsControl(c) ? absl::CEscape(std::string(1, c)) : std::string(1, c);
+  }
+  return shown;
+}
 
 std::string Quoted(const std::string& text) {
   pb::StringValue value;

@@ -24,11 +24,13 @@ std::unique_ptr<google::protobuf::Message> NewMessage(const google::protobuf::De
 std::optional<std::string> ReadJson(const std::string& json, google::protobuf::Message* into);
 std::optional<std::string> ReadFields(const Fields& fields, google::protobuf::Message* into);
 
-// On one line. Fields without a value are written, too, except unset messages.
-std::string ToJson(const google::protobuf::Message& message);
+enum class Fill { kAll, kSet };  // whether fields without a value are written, too, except unset messages
+
+// On one line.
+std::string ToJson(const google::protobuf::Message& message, Fill fill = Fill::kAll);
 // A JSON string.
 std::string Quoted(const std::string& text);
-// Text of a request for a message: on one line, UTF-8, not long.
+// Text of a request for a message: on one line, UTF-8, not long. Quotes stay: whoever writes the JSON escapes them.
 std::string Shown(std::string_view text);
 
 }  // namespace distlock::web

@@ -98,7 +98,7 @@ class TestLimit:
         held = inside("--limit", "2")
         for flags in (["--limit", "3"], ["-x"], ["-s"]):
             done = ctl(*command, "-n", *flags)
-            assert done.returncode == 64 and "LIMIT_MISMATCH" in done.stderr, flags
+            assert done.returncode == 1 and "LIMIT_MISMATCH" in done.stderr, flags
             done = ctl(*command, "-w", "500ms", *flags)
             assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr, flags
         leave(held)
@@ -196,4 +196,4 @@ class TestShowAndLs:
 def test_a_mismatch_as_json(ctl, broker):
     ctl("acquire", "k", "--limit", "2")
     error = json.loads(ctl("acquire", "k", "-n", "--limit", "3", "-o", "json").stderr)["error"]
-    assert (error["reason"], error["exit_code"]) == ("LIMIT_MISMATCH", 64)
+    assert (error["reason"], error["exit_code"]) == ("LIMIT_MISMATCH", 1)

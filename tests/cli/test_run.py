@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
 from broker import eventually
 from ctl import ends, line
+from fake_broker import FakeBroker
 
 
 @pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 3", 3), ("exit 75", 75), ("kill -9 $$", 137),
@@ -212,7 +214,7 @@ def refused(ctl, broker):
 
 
 @pytest.mark.parametrize("reason, code", [("PERMISSION_DENIED", 77), ("UNAUTHENTICATED", 77), ("STORE_UNAVAILABLE", 69),
-                                          ("STORE_FULL", 69), ("NOT_SUPPORTED", 64), ("FOREIGN_KEY", 69)])
+                                          ("STORE_FULL", 69), ("NOT_SUPPORTED", 69), ("FOREIGN_KEY", 69)])
 def test_refusals(ctl, fake, reason, code):
     fake.fake.refusal = (reason, "the broker's words", [])
     done = ctl("run", "k", "--", "echo", "no")
@@ -253,3 +255,41 @@ def test_a_missing_broker_is_reported_in_one_sentence(ctl, broker, command):
     assert done.returncode == 69
     assert re.match(r"distlockctl: cannot reach the broker at unix:///nowhere/there.sock within \d+ms: ", done.stderr)
     assert done.stderr.count("within") == done.stderr.count("DISTLOCK_SERVER") == 1 and "5s" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["run", "k", "--", "true"], ["hold", "k"], ["elect", "k"], ["acquire", "k"]])
+def test_one_try_looks_for_a_broker_for_a_second(ctl, broker, command):
+    done = ctl(*command[:2], "-n", "--server", "unix:///nowhere/there.sock", *command[2:])
+    assert done.returncode == 69
+    assert re.search(r" within 1(\.\d+)?s: ", done.stderr), done.stderr
+
+
+def test_a_bounded_wait_goes_on_while_there_is_no_broker(ctl, api, folder):
+    address = f"unix://{folder}/later.sock"
+    waiter = ctl.start("run", "k", "-w", "10m", "--server", address, "--", "echo", "ran")
+    begin = time.monotonic()
+    eventually(lambda: time.monotonic() - begin > 6 or waiter.poll() is not None, "more than --connect-timeout")
+    late = FakeBroker(api)
+    late.start(address)
+    try:
+        assert ends(waiter) == 0 and waiter.stdout.read() == "ran\n"
+    finally:
+        late.stop()
+
+
+@pytest.mark.parametrize("reason", ["STORE_UNAVAILABLE", "QUORUM_NOT_REACHED"])
+def test_a_bounded_wait_goes_on_while_there_is_no_store(ctl, fake, reason):
+    fake.fake.refusal = (reason, "no store", [])
+    assert ctl("run", "k", "-w", "100ms", "--", "echo", "no").returncode == 69
+    waiter = ctl.start("run", "k", "-w", "10m", "--", "echo", "ran")
+    assert "still waiting for default/k" in waiter.stderr.readline()
+    fake.fake.refusal = None
+    assert ends(waiter) == 0 and waiter.stdout.read() == "ran\n"
+
+
+def test_a_signal_ends_a_wait_without_a_store(ctl, fake):
+    fake.fake.refusal = ("STORE_UNAVAILABLE", "no store", [])
+    waiter = ctl.start("run", "k", "-w", "10m", "--", "echo", "no")
+    assert "still waiting" in waiter.stderr.readline()
+    waiter.send_signal(signal.SIGTERM)
+    assert ends(waiter) == 128 + signal.SIGTERM

@@ -65,3 +65,15 @@ def test_a_child_in_another_session_is_not_waited_for(ctl, broker, folder):
     child = int(line(done))
     assert ends(done) == 0 and broker.free("k")
     os.kill(child, signal.SIGKILL)
+
+
+def test_orphans_are_reaped_while_the_command_runs(ctl, broker):
+    """--wait-group makes distlockctl their parent, as being PID 1 of a container does."""
+    process = ctl.start("run", "k", "--wait-group", "--", "sh", "-c",
+                        "for i in 1 2 3; do sh -c 'true & echo $!'; done; echo up; read x", stdin=subprocess.PIPE)
+    orphans = [int(line(process)) for _ in range(3)]
+    assert line(process) == "up"
+    eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in orphans), "the end of their zombies")
+    assert process.poll() is None
+    process.stdin.close()
+    assert ends(process) == 1  # of `read`

@@ -143,3 +143,49 @@ def test_stopping_distlockctl_stops_the_command_too(ctl, broker):
     process.stdin.write("\n")
     process.stdin.flush()
     assert ends(process) == 6
+
+
+COUNTS = ["n=0", "trap 'n=$((n+1)); echo got $n' TERM", "trap 'echo end; exit 0' USR1", "trap 'echo mark' USR2",
+          "echo $$", FOR_EVER]
+
+
+def watchdog_of(process):
+    def comm(pid):
+        with open(f"/proc/{pid}/comm", encoding="ascii") as f:
+            return f.read().strip()
+    return next(pid for pid in children_of(process.pid) if comm(pid) == "distlock-guard")
+
+
+def test_a_signal_to_every_process_is_not_passed_on(ctl, broker):
+    """systemd signals each process of a unit, unless its KillMode says otherwise."""
+    process = ctl.start("run", "k", *shell(*COUNTS))
+    command, watchdog = int(line(process)), watchdog_of(process)
+    os.kill(command, signal.SIGTERM)
+    assert line(process) == "got 1"
+    os.kill(watchdog, signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGUSR1)
+    assert line(process) == "end"
+    assert ends(process) == 0
+
+
+def test_who_signals_every_process_again_means_it(ctl, broker):
+    """pkill may hit distlockctl and its watchdog alone."""
+    process = ctl.start("run", "k", *shell(*COUNTS))
+    command, watchdog = int(line(process)), watchdog_of(process)
+    for told in ("mark", "got 1"):
+        os.kill(watchdog, signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        if told == "mark":
+            process.send_signal(signal.SIGUSR2)
+        assert line(process) == told
+    os.kill(command, signal.SIGUSR1)
+    assert line(process) == "end" and ends(process) == 0
+
+
+def test_a_command_that_cannot_have_got_the_signal_gets_it(ctl, broker):
+    process = ctl.start("run", "k", *shell("echo up", "exec cat /dev/zero > /dev/null"))
+    assert line(process) == "up"
+    os.kill(watchdog_of(process), signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    assert ends(process) == 128 + signal.SIGTERM

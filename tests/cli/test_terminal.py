@@ -164,3 +164,41 @@ def test_a_terminal_that_a_killed_command_left_raw_is_restored(job, broker):
     it.expect("ended 137\n")
     it.type("echoed\n")
     it.expect("echoed\n")
+
+
+ASKING = {
+    "a pipe": ("echo data | {run} {ask}", "hello"),
+    "/dev/null": ("exec {run} {ask} </dev/null", "hello"),
+    "a pipe, and no echo": ("echo data | {run} sh -c 'stty -echo </dev/tty; read x </dev/tty; echo read $x'", "hello"),
+    "/dev/null, and tostop": ("stty tostop; exec {run} echo read at once </dev/null", "at once"),
+}
+
+
+@pytest.mark.parametrize("line, answer", ASKING.values(), ids=ASKING)
+def test_a_command_asks_at_the_terminal_whatever_stdin_is(ctl, broker, line, answer):
+    line = line.format(run=f"{ctl.program} run k --", ask="sh -c 'read x </dev/tty; echo read $x'")
+    it = Job(ctl_as_shell(ctl), "-c", line)
+    try:
+        if answer == "hello":
+            eventually(lambda: it.foreground() not in (it.job, it.shell.pid), "the command in the foreground")
+            it.type("hello\n")
+        it.expect(f"read {answer}\n")
+        it.expect("ended 0\n")
+    finally:
+        it.close()
+
+
+def test_a_command_that_can_never_get_the_terminal_is_ended(ctl, broker, folder):
+    """A job in the background whose shell has ended: no `fg` will come."""
+    pipe, said = os.path.join(folder, "go"), os.path.join(folder, "said")
+    os.mkfifo(pipe)
+    ask = f"sh -c 'read go <{pipe}; read x </dev/tty; echo no'"
+    it = Job(ctl_as_shell(ctl), "-c", f"{ctl.program} run k -- {ask} </dev/null 2>{said} &")
+    try:
+        it.expect("ended 0\n")
+        with open(pipe, "w", encoding="ascii") as f:
+            f.write("go\n")
+        eventually(lambda: os.path.getsize(said) > 0 and broker.free("k"), "its end")
+        assert "SIGHUP" in open(said, encoding="utf-8").read()
+    finally:
+        it.close()

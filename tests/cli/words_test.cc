@@ -67,8 +67,8 @@ TEST(FailureOf, EachReasonHasItsExitCode) {
   const std::pair<RefusalReason, int> kExpected[] = {
       {RefusalReason::kLockHeld, 1},          {RefusalReason::kWaitTimeout, 1},
       {RefusalReason::kLeaseLost, 75},        {RefusalReason::kNotHolder, 75},
-      {RefusalReason::kLimitMismatch, 64},    {RefusalReason::kForeignKey, 69},
-      {RefusalReason::kInvalidArgument, 64},  {RefusalReason::kNotSupported, 64},
+      {RefusalReason::kLimitMismatch, 1},     {RefusalReason::kForeignKey, 69},
+      {RefusalReason::kInvalidArgument, 64},  {RefusalReason::kNotSupported, 69},
       {RefusalReason::kQuotaExceeded, 69},    {RefusalReason::kStoreFull, 69},
       {RefusalReason::kStoreUnavailable, 69}, {RefusalReason::kQuorumNotReached, 69},
       {RefusalReason::kDraining, 69},         {RefusalReason::kUnauthenticated, 77},

@@ -164,6 +164,15 @@ TEST(Faults, NobodyThere) {
   }
 }
 
+TEST(Faults, OneTryLooksForABrokerForASecond) {
+  Client client({.address = "unix:///tmp/distlock-nobody-listens-here.sock"});
+  const Result<Guard> guard = client.MakeMutex("a").TryLock();
+  ASSERT_FALSE(guard.ok());
+  EXPECT_EQ(guard.refusal().reason, RefusalReason::kUnreachable);
+  EXPECT_NE(guard.refusal().message.find("within 1"), std::string::npos) << guard.refusal().message;
+  EXPECT_EQ(guard.refusal().message.find("within 10000"), std::string::npos) << guard.refusal().message;
+}
+
 TEST(Faults, CancelWhileNobodyIsThere) {
   Client client({.address = "unix:///tmp/distlock-nobody-listens-here.sock"});
   std::stop_source stop;

@@ -97,11 +97,21 @@ def test_a_wrong_configuration_is_not_tried_again(booted):
     booted.sh("cp /tmp/distlockd.yaml /etc/distlock/; systemctl reset-failed distlockd; systemctl start distlockd")
 
 
-def test_an_upgrade_keeps_the_configuration_and_restarts_the_service(booted, debian, packages):
-    booted.sh("echo 'log-format: json' >>/etc/distlock/distlockd.yaml")
+def test_an_upgrade_keeps_the_configuration_restarts_the_service_and_ends_no_job(booted, debian, packages):
+    booted.sh("printf 'log-format: json\\ndrain-timeout: 1s\\n' >>/etc/distlock/distlockd.yaml; "
+              "systemctl restart distlockd")
     before = booted.state("MainPID")
     bring(debian, packages[1])
-    booted.sh("dpkg -i --force-confold /distlock-server_* /distlock_*")
+    script = """
+rm -f /tmp/held /tmp/upgraded
+distlockctl run job -- sh -c 'touch /tmp/held; until [ -e /tmp/upgraded ]; do sleep 0.05; done' & holder=$!
+until [ -e /tmp/held ]; do sleep 0.05; done
+dpkg -i --force-confold /distlock-server_* /distlock_*
+touch /tmp/upgraded
+wait $holder
+echo "job ended with $?"
+"""
+    assert "job ended with 0" in booted.sh(script).split("\n")
     assert booted.sh("dpkg-query -W -f '${Version}' distlock-server").endswith("-2")
     assert booted.state("ActiveState") == "active" and booted.state("MainPID") != before
     assert "log-format: json" in booted.sh("cat /etc/distlock/distlockd.yaml")
@@ -110,6 +120,7 @@ def test_an_upgrade_keeps_the_configuration_and_restarts_the_service(booted, deb
 def test_remove_stops_the_service_and_keeps_the_configuration(booted):
     booted.sh("dpkg --remove distlock-server distlock")
     assert booted.state("ActiveState") in ("inactive", "failed")
+    booted.sh("while [ -e /run/distlock/store/store.pid ]; do sleep 0.05; done")  # its store has ended, too
     assert "log-format: json" in booted.sh("cat /etc/distlock/distlockd.yaml")
 
 

@@ -183,6 +183,9 @@ def test_what_only_http_has(world):
     assert curl("/v1/acquire", "-H", "Content-Type: text/plain", "-d", "{}").status == 415
     assert curl.post("/v1/acquire", '{"locks": [').status == 400
     assert curl.post("/v1/acquire", '{"lokcs": []}').status == 400
+    for body in ("not\njson", '{"locks":[{"key":"k","ttl":"soon"}]}', '{"locks":[{"key":"k","limit":"x"}]}'):
+        message = curl.post("/v1/acquire", body).json["message"]
+        assert "\\" not in message and "\n" not in message, message  # the JSON has escaped it once
     for body in ('{"locks":[{"key":"d1","key":"d2"}]}', '{"locks":[{"key":"d1"}],"locks":[{"key":"d2"}]}',
                  '{locks:[{"key":"d1"}]}', "{'locks':[{'key':'d1'}]}", '{"requestId":"a","request_id":"b"}'):
         assert curl.post("/v1/acquire", body).status == 400, body

@@ -214,12 +214,14 @@ def test_print_config_shows_the_values_in_effect_without_secrets(world):
     assert "--drain-timeout" in run("--help")[1]
 
 
-def test_the_embedded_store_ends_with_the_daemon_in_every_case(world):
+def test_a_private_embedded_store_ends_with_the_daemon_in_every_case(world):
+    """Without --embedded-dir; test_embedded.py has those that outlive it."""
     for signal_number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         folder = world.folder / f"embedded{int(signal_number)}"
         folder.mkdir(mode=0o700)
-        argv = [DISTLOCKD, "--listen", f"unix://{folder}/d.sock", "--http", "", "--embedded-dir", str(folder)]
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:
+        argv = [DISTLOCKD, "--listen", f"unix://{folder}/d.sock", "--http", ""]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "TMPDIR": str(folder)}) as daemon:
             line = ""
             while "ready" not in line:
                 line = daemon.stderr.readline()
@@ -230,6 +232,16 @@ def test_the_embedded_store_ends_with_the_daemon_in_every_case(world):
         for pid in servers.stdout.split():
             eventually(lambda p=pid: not os.path.exists(f"/proc/{p}") or
                        open(f"/proc/{p}/stat", encoding="utf-8").read().split()[2] == "Z", "the end of the store")
+
+
+def test_a_first_start_that_asks_for_nothing_warns_of_nothing(world):
+    argv = ["prlimit", "--nofile=4096:4096", "--", DISTLOCKD, "--listen", f"unix://{world.folder}/d.sock", "--http", ""]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:
+        lines = [daemon.stderr.readline()]
+        while lines[-1] and "distlockd ready" not in lines[-1]:
+            lines.append(daemon.stderr.readline())
+        daemon.terminate()
+    assert "distlockd ready" in lines[-1] and not [line for line in lines if " info " not in line], lines
 
 
 def test_releases_and_reads_are_counted_by_outcome(world):

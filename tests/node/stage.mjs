@@ -39,8 +39,8 @@ export class Stage {
   now = ms(1000);
 
   constructor({brokers = 1, unreachableAfter = 10, opened = true, ...more} = {}) {
-    this.table = new LockTable({address: 'there', brokers, label: 'test', unreachableAfter: ms(unreachableAfter),
-      connectTimeout: ms(5)});
+    this.table = new LockTable({address: 'there', brokers, label: 'test',
+      unreachableAfter: unreachableAfter === null ? undefined : ms(unreachableAfter), connectTimeout: ms(5)});
     if (opened) {
       this.start();
       this.opened(more);

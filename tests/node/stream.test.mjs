@@ -228,6 +228,21 @@ test('no broker at all', () => {
   assert.match(hold.answers[0].message, /DISTLOCK_SERVER/);
 });
 
+says('By default one try looks for 1 s, a wait with an end for all of it, another one for 10 s',
+  'for how long a broker is looked for', () => {
+    const stage = new Stage({opened: false, unreachableAfter: null});
+    const [tries, bounded, hold] = [stage.acquire('k', {wait: 0}), stage.acquire('k', {wait: 30}), stage.acquire()];
+    stage.tick(0.9);
+    assert.deepEqual(tries.answers, []);
+    stage.tick(0.1);
+    assert.equal(tries.refused, 'UNREACHABLE');
+    stage.tick(9);
+    assert.equal(hold.refused, 'UNREACHABLE');
+    assert.deepEqual(bounded.answers, []);
+    stage.tick(20);
+    assert.equal(bounded.refused, 'UNREACHABLE');
+  });
+
 says('go to another broker', 'a draining broker with no other turns waits away when it holds nothing', () => {
   const stage = new Stage();
   const waits = stage.acquire('k', {wait: 20});

@@ -43,7 +43,8 @@ class Hold:
 class Stage:
     def __init__(self, brokers=1, unreachable_after=10, opened=True, **options):
         self.now = ns(1000)
-        self.table = LockTable("there", brokers, "test", ns(unreachable_after), ns(5))
+        patience = None if unreachable_after is None else ns(unreachable_after)
+        self.table = LockTable("there", brokers, "test", patience, ns(5))
         if opened:
             self.start()
             self.opened(**options)

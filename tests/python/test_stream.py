@@ -235,6 +235,20 @@ def test_no_broker_at_all():
     assert hold.refused == "UNREACHABLE" and "DISTLOCK_SERVER" in hold.answers[0].message
 
 
+@says("By default one try looks for 1 s, a wait with an end for all of it, another one for 10 s")
+def test_for_how_long_a_broker_is_looked_for():
+    stage = Stage(opened=False, unreachable_after=None)
+    tries, bounded, hold = stage.acquire(wait=0), stage.acquire(wait=30), stage.acquire()
+    stage.tick(0.9)
+    assert not tries.answers
+    stage.tick(0.1)
+    assert tries.refused == "UNREACHABLE"
+    stage.tick(9)
+    assert hold.refused == "UNREACHABLE" and not bounded.answers
+    stage.tick(20)
+    assert bounded.refused == "UNREACHABLE"
+
+
 @says("go to another broker")
 def test_a_draining_broker_with_no_other_turns_waits_away_when_it_holds_nothing():
     stage = Stage()

@@ -75,12 +75,92 @@ TEST(EmbeddedServer, AGivenFolderIsKeptAndOnlyOnesOwn) {
     const auto second = EmbeddedServer::Start({.server = {}, .dir = home});
     EXPECT_TRUE(Contains(View(second.status().message()), "in use")) << second.status();
     EXPECT_TRUE(server->Running());
+    EXPECT_TRUE(fs::exists(home + "/store.sock"));
   }
   EXPECT_TRUE(fs::exists(home + "/store.log"));
   EXPECT_FALSE(fs::exists(home + "/store.sock"));
   chmod(home.c_str(), 0755);
   const auto open = EmbeddedServer::Start({.server = {}, .dir = home});
   EXPECT_TRUE(Contains(View(open.status().message()), "0700")) << open.status();
+}
+
+// One that outlives the daemon of a test, but not the test.
+struct Outliving {
+  Outliving() = default;
+  ~Outliving() {
+    kill(pid, SIGCONT);
+    kill(pid, SIGKILL);
+  }
+  Outliving(const Outliving&) = delete;
+  Outliving& operator=(const Outliving&) = delete;
+
+  absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start(std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+    auto server =
+        EmbeddedServer::Start({.server = {}, .dir = dir / "home", .outlives = true, .start_timeout = timeout});
+    if (server.ok()) pid = (*server)->pid();
+    return server;
+  }
+
+  const TempDir dir;
+  pid_t pid = -1;
+};
+
+TEST(EmbeddedServer, TheNextDaemonGoesOnWithOneThatOutlivesItsOwn) {
+  Outliving store;
+  pid_t first = -1;
+  {
+    const auto server = store.Start();
+    ASSERT_TRUE(server.ok()) << server.status();
+    EXPECT_FALSE((*server)->found_again());
+    first = store.pid;
+    Admin((*server)->Url()).Str({"SET", "k", "v"});
+    EXPECT_FALSE(store.Start().ok()) << "the folder is in use";
+  }
+  EXPECT_FALSE(Dead(first));
+  std::string noted;
+  std::getline(std::ifstream(store.dir / "home/store.pid"), noted);
+  EXPECT_EQ(noted, std::to_string(first));
+  const auto server = store.Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE((*server)->found_again() && (*server)->Running());
+  EXPECT_EQ((*server)->pid(), first);
+  EXPECT_EQ(Admin((*server)->Url()).Str({"GET", "k"}), "v");
+  kill(first, SIGKILL);
+  EXPECT_TRUE(Await([&] { return !(*server)->Running(); }));
+}
+
+TEST(EmbeddedServer, OneThatHasEndedIsReplaced) {
+  Outliving store;
+  store.Start().value().reset();
+  const pid_t first = store.pid;
+  kill(first, SIGKILL);
+  ASSERT_TRUE(Await([&] { return waitpid(first, nullptr, WNOHANG) != 0; }));  // it has left its socket
+  const auto server = store.Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_FALSE((*server)->found_again());
+  EXPECT_NE((*server)->pid(), first);
+}
+
+TEST(EmbeddedServer, OneThatIsStoppedIsNamedAndNotReplaced) {
+  Outliving store;
+  store.Start().value().reset();
+  const pid_t pid = store.pid;
+  kill(pid, SIGSTOP);
+  const auto server = store.Start(std::chrono::milliseconds(1));
+  EXPECT_TRUE(Contains(View(server.status().message()), Cat("process ", pid, ", does not answer"))) << server.status();
+  kill(pid, SIGCONT);
+  EXPECT_TRUE(store.Start().value()->found_again());
+}
+
+TEST(EmbeddedServer, OneThatDoesNotBecomeReadyIsStoppedAlthoughItWouldOutlive) {
+  const TempDir dir;
+  const std::string script = WriteScript(dir, Cat("echo $$ > ", dir / "pid", "; exec sleep 1000"));
+  const auto server = EmbeddedServer::Start(
+      {.server = script, .dir = dir / "home", .outlives = true, .start_timeout = std::chrono::milliseconds(300)});
+  EXPECT_FALSE(server.ok());
+  pid_t pid = 0;
+  std::ifstream(dir / "pid") >> pid;
+  EXPECT_TRUE(pid == 0 || Dead(pid));
 }
 
 TEST(EmbeddedServer, DiesWithADaemonThatIsKilled) {

@@ -63,6 +63,21 @@ TEST(Answers, DetailsAreJsonAlsoWithHostileText) {
   EXPECT_EQ(by_type["type.googleapis.com/distlock.v1.Refusal"]["holders"][0]["owner"], "\"\\\n<b>");
 }
 
+TEST(Answers, NothingIsSaidTwice) {
+  v1::Refusal refusal =
+      contract::MakeRefusal(core::RefusalReason::kLockHeld, "somebody has it", std::chrono::seconds(2));
+  refusal.add_holders()->set_owner("me");
+  wire::RpcStatus status = contract::ErrorOf(refusal, core::LockName::Encode("default", "k"));
+  status.add_details()->PackFrom(refusal);
+  const std::string body = ErrorReply(status).body;
+  EXPECT_EQ(body.find("somebody has it"), body.rfind("somebody has it")) << body;
+  EXPECT_EQ(body.find("\"2s\""), body.rfind("\"2s\"")) << body;
+  EXPECT_EQ(body.find("queueLength"), std::string::npos) << body;
+  refusal.set_message("another text");
+  status.mutable_details()->rbegin()->PackFrom(refusal);
+  EXPECT_NE(ErrorReply(status).body.find("another text"), std::string::npos);
+}
+
 TEST(Answers, WhatHasNoReasonGoesByItsCode) {
   wire::RpcStatus status;
   for (const auto& [code, http] : {std::pair{14, 503}, {1, 503}, {8, 429}, {12, 501}, {13, 500}, {2, 500}, {3, 400}}) {

@@ -18,6 +18,13 @@ using internal::Lookups;
 
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
+// A wait begins when a broker is found, so a short one does not end the search.
+Duration PatienceOf(std::optional<Duration> max_wait, Duration unreachable_timeout) {
+  if (unreachable_timeout > Duration::zero()) return unreachable_timeout;
+  if (max_wait == Duration::zero()) return std::chrono::seconds(1);
+  return std::max<Duration>(std::chrono::seconds(10), max_wait.value_or(Duration::zero()));
+}
+
 // An answer was lost, and then no broker was found that could say what it was.
 Refusal OutcomeUnknown(Refusal refusal) {
   if (refusal.reason == RefusalReason::kUnreachable) refusal.message += "; whether the lock was granted is not known";
@@ -41,8 +48,9 @@ Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockO
   const std::optional<Duration> max_wait = options.max_wait == Duration::max() ? std::nullopt : options.max_wait;
   std::optional<int64_t> give_up_ns;  // set once it was asked for: the wait begins when a broker can hear of it
   const Duration call_timeout = core_->options().call_timeout;
+  const Duration patience = PatienceOf(max_wait, core_->options().unreachable_timeout);
   while (true) {
-    const auto broker = internal::FindBroker(*core_, core_->options().unreachable_timeout, cancel);
+    const auto broker = internal::FindBroker(*core_, patience, cancel);
     if (!broker.ok()) return give_up_ns ? OutcomeUnknown(broker.refusal()) : broker.refusal();
     if (!give_up_ns) give_up_ns = AddNs(BootNow(), max_wait.value_or(Duration::max()).count());
     std::optional<Duration> answer_in;

@@ -11,6 +11,8 @@ namespace {
 
 // The broker ends a bounded wait. When it stays silent, the client ends the wait itself after this much more time.
 constexpr int64_t kAnswerGrace = 500'000'000;
+constexpr int64_t kPatienceOfOneTry = 1'000'000'000;
+constexpr int64_t kPatienceOfEndlessWait = 10'000'000'000;
 constexpr int64_t kSmallestWait = 1'000'000;  // 0 would turn a bounded wait into one try
 
 // Reasons for which a broker refuses a whole session. They tell the user more than "unreachable".
@@ -217,13 +219,19 @@ void LockTable::Schedule(Lease& lease, int64_t at_ns) {
   Wake(at_ns);
 }
 
+int64_t LockTable::PatienceOf(const Lease& lease) const {
+  if (options_.unreachable_timeout_ns > 0) return options_.unreachable_timeout_ns;
+  if (lease.one_try) return kPatienceOfOneTry;
+  return lease.wait_until_ns == kNever ? kPatienceOfEndlessWait : kNever;
+}
+
 void LockTable::Reschedule(Lease& lease) {
   if (!lease.leads()) return;
   int64_t at_ns = lease.wait_until_ns;
   if (lease.stranded_ns == kNever) {
     at_ns = AddNs(at_ns, kAnswerGrace);
   } else {
-    at_ns = std::min(at_ns, AddNs(lease.stranded_ns, options_.unreachable_timeout_ns));
+    at_ns = std::min(at_ns, AddNs(lease.stranded_ns, PatienceOf(lease)));
   }
   Schedule(lease, at_ns);
 }

@@ -46,7 +46,7 @@ class LockTable {
     std::string address;  // for messages
     size_t brokers = 1;   // how many addresses these are
     std::string label;
-    int64_t unreachable_timeout_ns;
+    int64_t unreachable_timeout_ns;  // 0: by the wait, as ClientOptions says
     int64_t connect_timeout_ns;
     bool reissue_waits;
     std::function<std::string()> random_id = RandomId;  // of 32 hexadecimal digits
@@ -197,6 +197,8 @@ class LockTable {
   void SendHeldBack(int64_t now_ns, Effects& fx);
   Refusal TooLarge(size_t bytes) const;
   void Schedule(Lease& lease, int64_t at_ns);
+  // For how long a broker is looked for.
+  int64_t PatienceOf(const Lease& lease) const;
   void Reschedule(Lease& lease);
   void Deliver(const LeasePtr& lease, Effects& fx);
   void Refuse(Lease& lease, Refusal refusal, Effects& fx);

@@ -22,7 +22,8 @@ const CALL_NAMES = ['wait', 'signal', 'onQueued'];
 export interface ConnectOptions {
   /** Shown by ListSessions, up to 256 bytes. Default: the program's name. */
   label?: string;
-  /** How long a request looks for a broker before it is refused with UNREACHABLE. Default 10 s. */
+  /** How long a request looks for a broker before it is refused with UNREACHABLE. Default: one try 1 s, a wait with
+   * an end all of it, another one 10 s. */
   unreachableAfter?: Duration;
   /** Defaults of all locks. */
   defaults?: LockSettings;
@@ -56,7 +57,7 @@ export class Client implements AsyncDisposable {
 
   /** @internal Use `connect`. */
   constructor(address: string, options: ConnectOptions) {
-    const {label, unreachableAfter = '10s', defaults = {}, onDraining, observer} = options;
+    const {label, unreachableAfter, defaults = {}, onDraining, observer} = options;
     checkNames(defaults, []);
     checkTls(address);
     this.address = address;
@@ -65,7 +66,7 @@ export class Client implements AsyncDisposable {
     this.core = new Core({
       address,
       label: label ?? basename(process.argv[1] ?? 'node'),
-      unreachableAfter: milliseconds(unreachableAfter, 'unreachableAfter'),
+      unreachableAfter: unreachableAfter === undefined ? undefined : milliseconds(unreachableAfter, 'unreachableAfter'),
       onDraining,
       onSession: observer?.session?.bind(observer),
     });

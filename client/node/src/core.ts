@@ -39,8 +39,8 @@ interface Stream {
 export interface CoreSettings {
   address: string;
   label: string;
-  /** Milliseconds. */
-  unreachableAfter: number;
+  /** Milliseconds; undefined: by the wait. */
+  unreachableAfter: number | undefined;
   /** The broker goes down, and not all locks can follow to another one. Milliseconds that are left. */
   onDraining: ((timeLeft: number) => void) | undefined;
   onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;

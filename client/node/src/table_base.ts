@@ -39,7 +39,7 @@ export interface TableSettings {
   address: string;
   brokers: number;
   label: string;
-  unreachableAfter: number;
+  unreachableAfter: number | undefined;
   connectTimeout: number;
 }
 
@@ -92,10 +92,17 @@ export class TableBase {
     return request;
   }
 
+  /** For how long a broker is looked for. */
+  private patience(request: Request): number {
+    if (this.settings.unreachableAfter !== undefined) return this.settings.unreachableAfter;
+    if (request.oneTry) return SECOND;
+    return request.waitUntil === NEVER ? 10 * SECOND : NEVER;
+  }
+
   /** Sets when a waiting request is given up. */
   schedule(request: Request): void {
     const at = request.stranded === NEVER ? request.waitUntil + ANSWER_GRACE
-      : Math.min(request.waitUntil, request.stranded + this.settings.unreachableAfter);
+      : Math.min(request.waitUntil, request.stranded + this.patience(request));
     this.timeouts.set(request, at);
     this.wakeAt(at);
   }

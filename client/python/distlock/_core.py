@@ -90,7 +90,7 @@ class Stream:
 class Core:
     """`on_draining(seconds)`: the broker goes down, and not all locks can follow to another one."""
 
-    def __init__(self, address: str, label: str, unreachable_after: int,
+    def __init__(self, address: str, label: str, unreachable_after: Optional[int],
                  on_draining: Optional[Callable[[float], object]] = None,
                  on_session: Optional[Callable[[str, str], object]] = None, ends_with_process: bool = True) -> None:
         self.generation = _fork.generation

@@ -21,13 +21,14 @@ ELECTION_VALUE = "distlock.election"  # the metadata entry that holds a leader's
 class Base:
     """A client's settings, and the core of this process: a child of fork gets one of its own at its first call."""
 
-    def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: float, options: Options,
+    def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: Optional[float],
+                 options: Options,
                  on_draining: Optional[Callable[[float], object]], observer: Optional[Observer],
                  ends_with_process: bool = True) -> None:
         self.address = address or default_address()
         _tls.check(self.address)
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
-        self._unreachable_after = nanoseconds(unreachable_after)
+        self._unreachable_after = None if unreachable_after is None else nanoseconds(unreachable_after)
         self._options = options
         self._on_draining = on_draining
         self._observer = observer

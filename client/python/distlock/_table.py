@@ -50,7 +50,8 @@ class PendingDowngrade:
 class TableBase:
     """The data of the table, and what the parts share. Times are nanoseconds of distlock._clock."""
 
-    def __init__(self, address: str, brokers: int, label: str, unreachable_after: int, connect_timeout: int) -> None:
+    def __init__(self, address: str, brokers: int, label: str, unreachable_after: Optional[int],
+                 connect_timeout: int) -> None:
         self.address, self.brokers, self.label = address, brokers, cut_label(label)
         self.unreachable_after, self.connect_timeout = unreachable_after, connect_timeout
         self.links = (Link(), Link())
@@ -81,13 +82,21 @@ class TableBase:
         if at < self.wake:
             self.wake = at
 
+    def _patience(self, request: Request) -> int:
+        """For how long a broker is looked for."""
+        if self.unreachable_after is not None:
+            return self.unreachable_after
+        if request.one_try:
+            return SECOND
+        return 10 * SECOND if request.wait_until == NEVER else request.wait_until - request.stranded
+
     def schedule(self, request: Request) -> None:
         """Sets when a waiting request is given up."""
         at = request.wait_until
         if request.stranded == NEVER:
             at = at + ANSWER_GRACE if at != NEVER else NEVER
         else:
-            at = min(at, request.stranded + self.unreachable_after)
+            at = min(at, request.stranded + self._patience(request))
         self.timeouts.set(request, at)
         self.wake_at(at)
 

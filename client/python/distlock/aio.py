@@ -246,7 +246,7 @@ class Client(Base):
         return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
 
 
-def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: float = 10.0,
+def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
             observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
     """A client for asyncio, with the arguments of distlock.connect. on_draining is called on a thread of the client."""

@@ -320,7 +320,7 @@ class Client(Queries):
         return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
 
 
-def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: float = 10.0,
+def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
             observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
     """A client for threads. Does not wait for the connection; the first call makes it.
@@ -329,7 +329,8 @@ def connect(address: Optional[str] = None, *, label: Optional[str] = None, unrea
         in a random order; when it cannot be reached or goes down, the next one. None: DISTLOCK_SERVER, else
         unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
     label: shown by ListSessions, up to 256 bytes. None: the program's name.
-    unreachable_after: seconds that a request looks for a broker before it is refused with UNREACHABLE.
+    unreachable_after: seconds that a request looks for a broker before it is refused with UNREACHABLE. None: one try 1,
+        a wait with an end all of it, another one 10.
     options: defaults of all locks.
     on_draining: called with the seconds that are left when the broker goes down and locks cannot move to another one.
     observer: hooks for tracing and metrics.

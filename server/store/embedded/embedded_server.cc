@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ constexpr std::string_view kTemporary = "distlock-";
 constexpr std::string_view kUnique = "XXXXXX";
 constexpr const char* kSocket = "store.sock";
 constexpr const char* kLog = "store.log";
+constexpr const char* kPid = "store.pid";
 constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kStopPatience{3};
 
@@ -60,10 +62,12 @@ absl::StatusOr<std::string> FindServer(const std::string& wanted) {
 }
 
 // In the child, between fork and exec: async-signal-safe calls only.
-[[noreturn]] void BecomeServer(char* const* argv, pid_t parent, int log, int failure) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // the daemon died before the line above
-  setsid();                           // so that Ctrl-C at the terminal reaches the daemon only
+[[noreturn]] void BecomeServer(char* const* argv, pid_t parent, bool outlives, int log, int failure) {
+  if (!outlives) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);  // the daemon died before the line above
+  }
+  setsid();  // so that Ctrl-C at the terminal reaches the daemon only
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -98,37 +102,78 @@ void RemoveLeftovers(const std::string& tmp) {
   }
 }
 
+struct Look {
+  bool connected = false;
+  bool answers = false;
+  pid_t pid = 0;  // of the process that listens; 0: it is in another container
+};
+
 // One PING on a connection of its own.
-bool Answers(const std::string& path) {
+Look LookAt(const std::string& path) {
+  Look look;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
+  if (fd < 0) return look;
   const timeval patience{.tv_sec = 1, .tv_usec = 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  look.connected = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (look.connected && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) look.pid = peer.pid;
   char answer[5] = {};
-  const bool ok = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-                  send(fd, "PING\r\n", 6, MSG_NOSIGNAL) == 6 &&
-                  recv(fd, answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) &&
-                  std::string_view(answer, sizeof(answer)) == "+PONG";
+  look.answers = look.connected && send(fd, "PING\r\n", 6, MSG_NOSIGNAL) == 6 &&
+                 recv(fd, answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) &&
+                 std::string_view(answer, sizeof(answer)) == "+PONG";
   close(fd);
-  return ok;
+  return look;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start(const EmbeddedOptions& options) {
-  auto program = FindServer(options.server);
-  if (!program.ok()) return program.status();
   std::unique_ptr<EmbeddedServer> server(new EmbeddedServer);
   if (auto status = server->MakeDir(options); !status.ok()) return status;
-  if (auto status = server->Spawn(*program); !status.ok()) return status;
-  if (auto status = server->AwaitReady(options.start_timeout); !status.ok()) {
-    return absl::UnavailableError(
-        Cat("the embedded store ", *program, " ", status.message(), "; its log ends: ", server->LogTail()));
+  if (options.outlives) {
+    if (auto status = server->FindAgain(options.start_timeout); !status.ok()) return status;
   }
+  if (!server->found_again_) {
+    if (auto status = server->Launch(options); !status.ok()) return status;
+  }
+  server->outlives_ = options.outlives;
   return server;
+}
+
+// Looks for the server that a daemon before this one has left. One that lives but does not answer has locks: no other
+// one may take its place.
+absl::Status EmbeddedServer::FindAgain(std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  Look look;
+  while (!(look = LookAt(SocketPath())).answers) {
+    if (!look.connected) return absl::OkStatus();
+    if (Clock::now() >= deadline) {
+      return absl::UnavailableError(Cat("the embedded store in '", dir_, "', process ", look.pid,
+                                        ", does not answer; it may be stopped. Its locks are lost if you end it"));
+    }
+    poll(nullptr, 0, static_cast<int>(kLookAgain.count()));
+  }
+  found_again_ = true;
+  pid_ = look.pid;
+  ended_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddedServer::Launch(const EmbeddedOptions& options) {
+  auto program = FindServer(options.server);
+  if (!program.ok()) return program.status();
+  unlink(SocketPath().c_str());
+  launched_ = true;
+  if (auto status = Spawn(*program, options.outlives); !status.ok()) return status;
+  const auto status = AwaitReady(options.start_timeout);
+  if (status.ok()) return status;
+  return absl::UnavailableError(
+      Cat("the embedded store ", *program, " ", status.message(), "; its log ends: ", LogTail()));
 }
 
 EmbeddedServer::~EmbeddedServer() { Stop(); }
@@ -168,18 +213,19 @@ absl::Status EmbeddedServer::MakeDir(const EmbeddedOptions& options) {
   }
   dir_lock_ = open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir_lock_ < 0 || flock(dir_lock_, LOCK_EX | LOCK_NB) != 0) {
+    if (dir_lock_ >= 0) close(std::exchange(dir_lock_, -1));
     return absl::FailedPreconditionError(
         Cat("the embedded store's folder '", dir_, "' is in use by another daemon; give another"));
   }
-  unlink(SocketPath().c_str());
   return absl::OkStatus();
 }
 
-absl::Status EmbeddedServer::Spawn(const std::string& program) {
+absl::Status EmbeddedServer::Spawn(const std::string& program, bool outlives) {
   std::vector<std::string> args = {
       program, "--port",       "0",  "--unixsocket",       SocketPath(), "--unixsocketperm", "700", "--save",
       "",      "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize",      "no",  "--dir",
       dir_,    "--logfile",    "",   "--databases",        "1"};
+  if (outlives) args.insert(args.end(), {"--pidfile", Cat(dir_, "/", kPid)});
   std::vector<char*> argv;
   for (auto& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
@@ -192,7 +238,7 @@ absl::Status EmbeddedServer::Spawn(const std::string& program) {
   }
   const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) BecomeServer(argv.data(), parent, log, failure[1]);
+  if (child == 0) BecomeServer(argv.data(), parent, outlives, log, failure[1]);
   const int fork_error = errno;
   close(log);
   close(failure[1]);
@@ -208,7 +254,7 @@ absl::Status EmbeddedServer::Spawn(const std::string& program) {
 
 absl::Status EmbeddedServer::AwaitReady(std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
-  while (!Answers(SocketPath())) {
+  while (!LookAt(SocketPath()).answers) {
     if (!Running()) return absl::UnavailableError("ended at once");
     if (Clock::now() >= deadline) {
       return absl::UnavailableError(Cat("did not answer within ", timeout.count(), " ms"));
@@ -226,6 +272,10 @@ StoreUrl EmbeddedServer::Url() const {
 }
 
 bool EmbeddedServer::Running() {
+  if (found_again_) {
+    pollfd fd{ended_, POLLIN, 0};
+    return poll(&fd, 1, 0) <= 0;
+  }
   if (pid_ <= 0) return false;
   if (waitpid(pid_, nullptr, WNOHANG) == 0) return true;
   pid_ = -1;
@@ -244,7 +294,12 @@ std::string EmbeddedServer::LogTail() const {
 }
 
 void EmbeddedServer::Stop() {
-  if (pid_ > 0) {
+  if (ended_ >= 0) close(std::exchange(ended_, -1));
+  if (outlives_) {
+    if (dir_lock_ >= 0) close(std::exchange(dir_lock_, -1));
+    return;
+  }
+  if (pid_ > 0 && !found_again_) {
     kill(pid_, SIGTERM);
     const auto deadline = Clock::now() + kStopPatience;
     while (Running()) {
@@ -259,7 +314,7 @@ void EmbeddedServer::Stop() {
   std::error_code ignored;
   if (remove_dir_ && !dir_.empty()) {
     fs::remove_all(dir_, ignored);
-  } else if (!dir_.empty() && dir_lock_ >= 0) {
+  } else if (launched_) {
     fs::remove(SocketPath(), ignored);
   }
   if (dir_lock_ >= 0) close(std::exchange(dir_lock_, -1));

@@ -68,8 +68,9 @@ struct ClientOptions {
   std::string client_label;  // shown by ListSessions; up to 256 bytes; "" = the program's name
 
   // How long an acquire keeps looking for a broker before it is refused with kUnreachable, but never beyond its
-  // max_wait. A single try keeps looking as long. Duration::max() = for ever.
-  Duration unreachable_timeout = std::chrono::seconds(10);
+  // max_wait; a single try, too. Duration::max() = for ever. Zero: a single try 1 s, a bounded wait until it ends,
+  // another one 10 s.
+  Duration unreachable_timeout{0};
 
   // What happens to acquires that wait when the stream breaks: true re-issues them on the next stream, false refuses
   // them with kUnreachable.

@@ -47,11 +47,11 @@ class DetachedLocks {
  public:
   explicit DetachedLocks(Client& client);
 
-  // Looks for a broker for ClientOptions::unreachable_timeout at most, then waits for options.max_wait; unset waits
-  // until granted. When the connection breaks it asks again under the same request_id, which gets the same grant, if a
-  // broker answers within unreachable_timeout. `request_id`: 16..64 bytes, random and secret; "" makes one. `cancel`
-  // withdraws the wait (kCancelled): a grant that was on its way lasts for its ttl. kUnreachable: whether it was
-  // granted is not known.
+  // Looks for a broker for ClientOptions::unreachable_timeout at most (zero: 1 s for one try, else 10 s or max_wait,
+  // whichever is longer), then waits for options.max_wait; unset waits until granted. When the connection breaks it
+  // asks again under the same request_id, which gets the same grant, if a broker answers within unreachable_timeout.
+  // `request_id`: 16..64 bytes, random and secret; "" makes one. `cancel` withdraws the wait (kCancelled): a grant that
+  // was on its way lasts for its ttl. kUnreachable: whether it was granted is not known.
   Result<DetachedLease> Acquire(const std::string& key, const LockOptions& options = {}, DetachedMode mode = {},
                                 const std::string& request_id = "", std::stop_token cancel = {});
 

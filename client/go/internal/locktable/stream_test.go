@@ -334,3 +334,19 @@ func TestTenThousandLocks(t *testing.T) {
 	s.tick(second / 2)
 	s.check(len(s.table.live) == 0, "all are lost")
 }
+
+func TestForHowLongABrokerIsLookedFor(t *testing.T) {
+	says(t, "By default one try looks for 1 s, a wait with an end for all of it, another one for 10 s")
+	s := newStage(t, 1)
+	s.table.config.UnreachableAfter = 0
+	s.start()
+	tries, bounded, hold := s.acquire("a", OneTry), s.acquire("b", 30*second), s.acquire("c", Forever)
+	s.tick(900 * time.Millisecond)
+	s.check(len(tries.answers) == 0, "one try was given up too early")
+	s.tick(100 * time.Millisecond)
+	s.check(tries.refused() == "UNREACHABLE", "one try: %v", tries.refused())
+	s.tick(9 * second)
+	s.check(hold.refused() == "UNREACHABLE" && len(bounded.answers) == 0, "after 10 s: %v", hold.refused())
+	s.tick(20 * second)
+	s.check(bounded.refused() == "UNREACHABLE", "after 30 s: %v", bounded.refused())
+}

@@ -32,7 +32,7 @@ type Config struct {
 	Address          string        // of all brokers, for messages
 	Brokers          int           // how many are known
 	Label            string        // of the program, at most 256 bytes
-	UnreachableAfter time.Duration // how long a request looks for a broker
+	UnreachableAfter time.Duration // how long a request looks for a broker; 0: by its wait
 	ConnectTimeout   time.Duration // how long a broker may take to answer OpenSession
 }
 

@@ -40,11 +40,25 @@ func (h *timeouts) Pop() any {
 	return request
 }
 
+// patience is for how long a broker is looked for.
+func (t *Table) patience(request *Request) time.Duration {
+	switch {
+	case t.config.UnreachableAfter > 0:
+		return t.config.UnreachableAfter
+	case request.oneTry:
+		return time.Second
+	case request.waitUntil == Never:
+		return 10 * time.Second
+	default:
+		return request.waitUntil - request.stranded
+	}
+}
+
 // schedule sets when a waiting request is given up.
 func (t *Table) schedule(request *Request) {
 	at := request.waitUntil
 	if request.stranded != Never {
-		at = min(at, request.stranded+t.config.UnreachableAfter)
+		at = min(at, request.stranded+t.patience(request))
 	} else if at != Never {
 		at += answerGrace
 	}
