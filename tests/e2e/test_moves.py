@@ -204,7 +204,7 @@ def test_a_command_goes_on_while_its_broker_drains(world, redis):
 
 
 @row("the broker is killed")
-@pytest.mark.parametrize("flags, code", [(["--resume"], 0), ([], 75)])
+@pytest.mark.parametrize("flags, code", [([], 0), (["--no-resume"], 75)])
 def test_a_command_outlives_its_broker_when_it_may_resume(world, redis, flags, code):
     brokers = two_brokers(world, redis, *PATIENT)
     command = Command(world, brokers, *flags)
