@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "lock_flags.h"
+#include "other_reading.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -242,6 +243,7 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
       count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " with that id")
                  : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
   if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
+  if (count == 0) WarnOfOtherReading(context, *client, args.lock);
   return count > 0 ? kExitOk : kExitBusy;
 }
 

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "address.h"
-#include "distlock/wire/bearer.h"
 #include "flag_words.h"
 #include "printable.h"
 
@@ -93,18 +92,22 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
   return command.add_option_function<std::string>(names, parse, help)->option_text("DURATION");
 }
 
-void AddContextFlags(CLI::App& command, Context& context) {
-  command
-      .add_option("--server", context.server,
-                  "unix:///path, host:port or tls://host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
-                  "else the local broker)")
-      ->type_name("ADDRESS");
+void AddOutputFlag(CLI::App& command, Context& context) {
   command
       .add_option_function<std::string>(
           "-o,--output", [&context](const std::string& format) { context.json = format == "json"; },
           "Print text, or JSON with one object per line")
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
+}
+
+void AddContextFlags(CLI::App& command, Context& context) {
+  command
+      .add_option("--server", context.server,
+                  "unix:///path, host:port or tls://host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
+                  "else the local broker)")
+      ->type_name("ADDRESS");
+  AddOutputFlag(command, context);
   const auto add_tls = [&](const char* name, std::string& value, const char* help) {
     command.add_option(name, value, help)->type_name("FILE");
   };
@@ -124,7 +127,6 @@ void AddContextFlags(CLI::App& command, Context& context) {
 }
 
 ClientOptions ClientOptionsFor(const Context& context) {
-  if (const std::string problem = wire::TokenFileProblem(); !problem.empty()) context.Warn(problem);
   ClientOptions options;
   options.address = context.Target();
   options.tls = context.tls;

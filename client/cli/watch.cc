@@ -8,17 +8,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "commands.h"
 #include "end_by_signal.h"
 #include "lock_view.h"
+#include "other_reading.h"
 #include "search_flags.h"
 
 namespace distlock::cli {
 namespace {
 
 struct WatchArgs {
-  std::string key;
+  LockFlags lock;
   ListArgs search;
   bool many = false;  // all locks of `search`, instead of `key`
 };
@@ -47,15 +49,17 @@ int Watch(const Context& context, const WatchArgs& args) {
   if (!client) return failed;
   EndBySignal end(signals);
   bool printed = true;
+  bool first = !args.many;
   const auto print = [&](const LockInfo& lock) {
+    if (std::exchange(first, false) && IsFree(lock)) WarnOfOtherReading(context, *client, args.lock);
     printed = printed && PrintChange(context, lock);
     if (!printed) end.End();
   };
   Inspector inspector(*client);
-  const std::string name_space = args.search.all_namespaces ? kAllNamespaces : args.search.name_space;
   const Refusal why =
-      args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), name_space, WhenInterrupted::kReturn)
-                : inspector.Watch(args.key, print, end.token(), name_space, WhenInterrupted::kReturn);
+      args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), args.search.name_space,
+                                     WhenInterrupted::kReturn)
+                : inspector.Watch(args.lock.key, print, end.token(), args.lock.name_space, WhenInterrupted::kReturn);
   if (!printed) return kExitInternal;
   return why.reason == RefusalReason::kCancelled ? kExitOk : context.Fail(FailureFrom(context, why));
 }
@@ -65,7 +69,8 @@ int Watch(const Context& context, const WatchArgs& args) {
 void AddWatch(CLI::App& app, Context& context) {
   auto* watch = app.add_subcommand("watch", "Print a line for each change of a lock's holders and waiters");
   auto watched = std::make_shared<WatchArgs>();
-  auto* watched_key = watch->add_option("KEY", watched->key, "Key of the lock")->option_text(" ");
+  auto* watched_key =
+      watch->add_option("KEY", watched->lock.key, "Name of the lock: KEY, or NAMESPACE:KEY")->option_text(" ");
   AddSearchFlags(*watch, watched->search, "Namespace of the lock or the prefix", "Watch all locks that begin with P");
   AddContextFlags(*watch, context);
   watch->footer(
@@ -84,6 +89,8 @@ void AddWatch(CLI::App& app, Context& context) {
     if (watched->many == (watched_key->count() > 0)) {
       throw CLI::ValidationError("KEY", "give one KEY, or --prefix or -A instead");
     }
+    watched->lock.name_space = watched->search.name_space;
+    watched->many ? ReadSearch(watched->search) : ReadNames(watched->lock, watched_key);
     context.command = [&context, watched] { return Watch(context, *watched); };
   });
 }

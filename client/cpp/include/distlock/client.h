@@ -120,7 +120,8 @@ struct LockRequest {
 class Client {
  public:
   // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it,
-  // and std::invalid_argument when an address is tls:// and a file of ClientOptions::tls cannot be used.
+  // and std::invalid_argument when an address has no port, or when a file of ClientOptions::tls or DISTLOCK_TOKEN_FILE
+  // is needed and cannot be used.
   explicit Client(ClientOptions options = {});
   // Gives all locks back (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, and waits
   // for the callbacks of both to return, so the caller must not hold a mutex that they take. Then says goodbye to the
