@@ -26,6 +26,11 @@ namespace {
 Failure Unreachable(const Context& context, const std::string& cause, Millis tried) {
   const std::string socket = MissingDefaultSocket(context);
   const std::string no_socket = socket.empty() ? "" : absl::StrCat("; there is no socket ", socket, " either");
+  // A broker that hangs up, or whose certificate is not taken, does run.
+  if (absl::StrContains(cause, "TLS")) {
+    return OwnFailure("UNAVAILABLE", absl::StrCat("cannot reach the broker at ", context.Target(), ": ", cause),
+                      kExitUnavailable);
+  }
   return OwnFailure(
       "UNAVAILABLE",
       absl::StrCat("cannot reach the broker at ", context.Target(), " within ", FormatDuration(tried), ": ", cause,

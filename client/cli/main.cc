@@ -75,6 +75,7 @@ std::optional<int> Parse(CLI::App& app, std::vector<std::string> args, std::vect
 }  // namespace
 
 int main(int argc, char** argv) {
+  distlock::SilenceGrpc();
   std::vector<std::string> args(argv + 1, argv + argc);
   std::vector<std::string> command_line;
 

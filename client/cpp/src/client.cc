@@ -42,6 +42,8 @@ Refusal HoldsNothing() { return {.reason = RefusalReason::kNotHolder, .message =
 
 }  // namespace
 
+void SilenceGrpc() { internal::SilenceGrpcLog(); }
+
 Client::Client(ClientOptions options)
     : core_(std::make_shared<Core>(Complete(std::move(options)), internal::MakeGrpcTransport)) {
   core_->Start();

@@ -4,11 +4,16 @@ import os
 import random
 import re
 import stat
+import sys
 from typing import Any, Callable, Iterator, List, Optional
 
 # gRPC reads this once. Its own support for forks is on by default: when it meets no thread of a session at work, it
 # stops all threads of gRPC for the fork. A child does not use the parent's gRPC here: see open_channel().
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# Its own lines on stderr, one for each handshake that fails, say what a refusal says in words.
+if "grpc" not in sys.modules:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 

@@ -72,7 +72,7 @@ class Stream:
             for response in self.call:
                 self.core.on_response(self, response)
         except _channel.RpcError as error:
-            failure = _status.refused(error)
+            failure = _status.refused(error, self.address)
         except Exception as error:
             log.exception("the session with %s ended by a defect", self.address)
             failure = Refused("UNREACHABLE", repr(error))
@@ -196,6 +196,10 @@ class Core:
             if self._teller is None:
                 self._teller = self._spawn(self._run_told, "distlock-callbacks")
         self._told.put(callback)
+
+    @property
+    def lookup_address(self) -> str:
+        return self._lookup_address
 
     def lookup(self) -> Any:
         """The channel for calls that are no session."""
