@@ -144,3 +144,8 @@ def test_can_i_takes_the_same_names(ctl, broker):
         assert ctl("can-i", "exclusive", lock).returncode == 0
     done = ctl("can-i", "acquire", "k")
     assert done.returncode == 64 and "exclusive, shared or permit" in done.stderr
+
+
+def test_the_explanation_of_a_broker_that_serves(ctl, broker):
+    assert "Nothing but their holders keeps locks" in ctl("status", "--explain").stdout
+    assert ctl.json("status", "--explain") == [{"grants": True, "obstacles": []}]
