@@ -77,8 +77,9 @@ int CanI(const Context& context, const CanIArgs& args) {
   if (args.verb.empty() && !args.list) return context.Fail(UsageFailure("name a verb, or --list"));
   const auto verb = access::VerbOf(args.verb);
   if (args.verb == "acquire") {
-    return context.Fail(UsageFailure("acquire stands for several verbs in a policy; ask for one of them: exclusive, "
-                                     "shared or permit"));
+    return context.Fail(
+        UsageFailure("acquire stands for several verbs in a policy; ask for one of them: exclusive, "
+                     "shared or permit"));
   }
   if (!args.verb.empty() && !verb) {
     const std::vector<std::string> known(access::kVerbNames.begin(), access::kVerbNames.end());
@@ -169,7 +170,7 @@ struct TokenArgs {
   std::string out;
 };
 
-// Makes a file that its owner alone can read. False: errno says why. Replaces none, because a program may use its token.
+// Makes a file that its owner alone can read. False: errno says why. Replaces none: a program may use its token.
 bool WriteNewSecret(const std::string& path, const std::string& text) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return false;
@@ -193,9 +194,10 @@ int NewToken(const Context& context, const TokenArgs& args) {
   const std::string line = access::TokenLine(args.name, token);
   if (!args.out.empty()) {
     if (!WriteNewSecret(args.out, token + "\n")) {
-      const std::string why = errno == EEXIST ? "it is there, and may be in use; name another file, or remove it"
-                                              : std::strerror(errno);
-      return context.Fail(OwnFailure("CANNOT_WRITE", absl::StrCat("cannot make ", args.out, ": ", why), kExitWrongFile));
+      const std::string why =
+          errno == EEXIST ? "it is there, and may be in use; name another file, or remove it" : std::strerror(errno);
+      return context.Fail(
+          OwnFailure("CANNOT_WRITE", absl::StrCat("cannot make ", args.out, ": ", why), kExitWrongFile));
     }
     return context.Print(line, Json().Text("file", args.out).Text("line", line)) ? kExitOk : kExitInternal;
   }
@@ -233,7 +235,8 @@ void AddToken(CLI::App& app, Context& context) {
       ->type_name("FILE");
   AddOutputFlag(*token, context);
   token->footer(
-      "Makes a token, and its line for the broker, which holds only its hash. The program that shows the token finds it\n"
+      "Makes a token, and its line for the broker, which holds only its hash. The program that shows the token finds "
+      "it\n"
       "in the file that DISTLOCK_TOKEN_FILE names. Without --out both are printed: the token first, then the line.\n\n"
       "Examples:\n"
       "  distlockctl token new backup --out backup.token >> tokens    # distlockd --token-file tokens\n"
@@ -247,7 +250,8 @@ void AddAccessCommands(CLI::App& app, Context& context) {
   auto* can = app.add_subcommand("can-i", "Ask whether the broker's policy allows something");
   auto args = std::make_shared<CanIArgs>();
   can->add_option("VERB", args->verb, "Such as exclusive, look or drain")->option_text(" ");
-  can->add_option("LOCK", args->lock, "KEY, NAMESPACE:KEY, NAMESPACE:PREFIX* or *, for verbs of locks")->option_text(" ");
+  can->add_option("LOCK", args->lock, "KEY, NAMESPACE:KEY, NAMESPACE:PREFIX* or *, for verbs of locks")
+      ->option_text(" ");
   can->add_option("--as", args->principal, "Ask for this principal, such as k8s:shop/worker, or anonymous")
       ->type_name("PRINCIPAL");
   can->add_flag("--list", args->list, "Print all that is allowed");

@@ -165,8 +165,8 @@ int Status(const Context& context, bool explain) {
   if (!client) return failed;
   const auto status = Admin(*client).Status();
   if (!status.ok()) return context.Fail(FailureFrom(context, status.refusal()));
-  const bool printed = explain ? PrintExplained(context, *status)
-                               : context.PrintLines(StatusAsText(*status), StatusAsJson(*status));
+  const bool printed =
+      explain ? PrintExplained(context, *status) : context.PrintLines(StatusAsText(*status), StatusAsJson(*status));
   if (!printed) return kExitInternal;
   return status->store_up ? kExitOk : kExitUnavailable;
 }
@@ -277,7 +277,8 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl status --explain\n"
       "  distlockctl status\n"
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
-  status->callback([&context, explain] { context.command = [&context, explain] { return Status(context, *explain); }; });
+  status->callback(
+      [&context, explain] { context.command = [&context, explain] { return Status(context, *explain); }; });
 
   auto* sessions =
       app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");

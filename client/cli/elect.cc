@@ -23,10 +23,7 @@ struct ElectArgs {
 };
 
 Json EventJson(std::string_view event, const LockFlags& lock) {
-  return Json()
-      .Text("event", event)
-      .Text("namespace", lock.name_space)
-      .Text("name", lock.key);
+  return Json().Text("event", event).Text("namespace", lock.name_space).Text("name", lock.key);
 }
 
 bool PrintLeader(const Context& context, const LockFlags& lock, const std::optional<Leader>& leader) {

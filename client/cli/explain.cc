@@ -24,11 +24,12 @@ void AddPrimary(const StoreNode& node, bool is_only, std::vector<Obstacle>& foun
                      "ttl ends.",
                      is_only});
   } else if (node.state == StoreNodeState::kHeldOff) {
-    found.push_back({absl::StrCat("No lock", locks, " is newly granted ", For(node.hold_off_left), ": ", node.address,
-                                  " has started or was promoted, and may have forgotten locks whose holders still act."),
-                     "Wait: it ends by itself, and locks that are held go on. --failover-hold-off of distlockd says "
-                     "how long.",
-                     is_only});
+    found.push_back(
+        {absl::StrCat("No lock", locks, " is newly granted ", For(node.hold_off_left), ": ", node.address,
+                      " has started or was promoted, and may have forgotten locks whose holders still act."),
+         "Wait: it ends by itself, and locks that are held go on. --failover-hold-off of distlockd says "
+         "how long.",
+         is_only});
   }
 }
 
@@ -47,14 +48,14 @@ void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacl
     if (server->state == StoreNodeState::kDown) {
       out.push_back(absl::StrCat(server->address, " is down", server->problem.empty() ? "" : ": " + server->problem));
     } else if (!server->not_counted.empty()) {
-      out.push_back(absl::StrCat(server->address, " is not counted ", For(server->hold_off_left), ": ",
-                                 server->not_counted));
+      out.push_back(
+          absl::StrCat(server->address, " is not counted ", For(server->hold_off_left), ": ", server->not_counted));
     }
   }
   const size_t counted = servers.size() - out.size();
   if (counted >= needed) return;
-  found.push_back({absl::StrCat("Of ", servers.size(), " servers ", counted, " count, and each grant needs ", needed,
-                                ".")});
+  found.push_back(
+      {absl::StrCat("Of ", servers.size(), " servers ", counted, " count, and each grant needs ", needed, ".")});
   for (std::string& one : out) absl::StrAppend(&found.back().advice, found.back().advice.empty() ? "" : "; ", one);
   absl::StrAppend(&found.back().advice, ". Bring back those that are down; the others count again by themselves.");
 }

@@ -9,8 +9,8 @@
 
 #include "commands.h"
 #include "lock_flags.h"
-#include "lock_view.h"
 #include "lock_name.h"
+#include "lock_view.h"
 #include "other_reading.h"
 #include "search_flags.h"
 

@@ -71,8 +71,8 @@ void AddResumeFlag(CLI::App& command, LockFlags& flags);
 // `help`: without its end, which names the default.
 CLI::Option* AddNamespaceFlag(CLI::App& command, std::string& name_space, const std::string& help);
 
-// Takes the namespace out of the keys; `key`: the option of flags.key. Throws CLI::ValidationError for a word that names
-// no lock. Called when all flags are parsed, because --namespace may come last.
+// Takes the namespace out of the keys; `key`: the option of flags.key. Throws CLI::ValidationError for a word that
+// names no lock. Called when all flags are parsed, because --namespace may come last.
 void ReadNames(LockFlags& flags, const CLI::Option* key);
 
 // Reports why the lock was not taken, but with `quiet` not that others hold it. Returns the exit code: `busy_code` when

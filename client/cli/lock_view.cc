@@ -110,8 +110,8 @@ std::string HeldForAsText(const Holder& holder) {
   auto held = std::chrono::duration_cast<Millis>(holder.held_for);
   // An older broker does not tell it, and the clocks may differ.
   if (held <= Millis(0) && holder.acquire_time != Time()) {
-    held = std::max(std::chrono::duration_cast<Millis>(std::chrono::system_clock::now() - holder.acquire_time),
-                    Millis(0));
+    held =
+        std::max(std::chrono::duration_cast<Millis>(std::chrono::system_clock::now() - holder.acquire_time), Millis(0));
   }
   return FormatDuration(held < std::chrono::seconds(10) ? held : std::chrono::floor<std::chrono::seconds>(held));
 }

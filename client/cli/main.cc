@@ -25,8 +25,9 @@ constexpr char kFooter[] =
     "distlockctl COMMAND --help explains each command, with examples:\n"
     "  distlockctl run nightly -n /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
-    "Variables: DISTLOCK_SERVER the brokers; DISTLOCK_NAMESPACE the namespace of a bare KEY; DISTLOCK_TOKEN_FILE a file\n"
-    "with the bearer token that is shown to them; DISTLOCK_TLS_CA, _CERT, _KEY and _SERVER_NAME as the flags of TLS.\n\n"
+    "Variables: DISTLOCK_SERVER the brokers; DISTLOCK_NAMESPACE the namespace of a bare KEY; DISTLOCK_TOKEN_FILE a\n"
+    "file with the bearer token that is shown to them; DISTLOCK_TLS_CA, _CERT, _KEY, _SERVER_NAME as the flags of "
+    "TLS.\n\n"
     "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage, or not supported by this "
     "broker;\n"
     "69 broker or store unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";

@@ -41,12 +41,11 @@ std::string Row(const LockInfo& lock) {
   if (lock.holders.empty() && !lock.block) return counts;
   if (lock.holders.empty()) {
     return absl::StrFormat("%s  %-9s %9s  %s", counts, "blocked", "",
-                           absl::StrCat("for another ", FormatDuration(lock.block->time_left), ", by the lock delay of ",
-                                        Printable(lock.block->owner)));
+                           absl::StrCat("for another ", FormatDuration(lock.block->time_left),
+                                        ", by the lock delay of ", Printable(lock.block->owner)));
   }
   const Holder& holder = lock.holders.front();
-  return absl::StrFormat("%s  %-9s %9s  %s%s", counts, ShareOf(lock), HeldForAsText(holder),
-                         Printable(holder.owner),
+  return absl::StrFormat("%s  %-9s %9s  %s%s", counts, ShareOf(lock), HeldForAsText(holder), Printable(holder.owner),
                          lock.holder_count > 1 ? absl::StrCat(" and ", lock.holder_count - 1, " more") : "");
 }
 
@@ -58,10 +57,10 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   lines.push_back(absl::StrCat("distlock ", Printable(status.version), "  broker ", Printable(status.broker_id),
                                "  up ", FormatDuration(status.uptime), "  store ", status.store_up ? "up" : "DOWN",
                                status.draining ? "  DRAINING" : ""));
-  lines.push_back(absl::StrFormat(
-      "broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f grants/s", seen.streams,
-      status.leases, status.waiters, Printable(view.name_space),
-      seen.locks.size(), seen.more_locks ? "+" : "", waiting, seen.grants_per_s));
+  lines.push_back(
+      absl::StrFormat("broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f grants/s",
+                      seen.streams, status.leases, status.waiters, Printable(view.name_space), seen.locks.size(),
+                      seen.more_locks ? "+" : "", waiting, seen.grants_per_s));
   if (view.typing) {
     lines.push_back(absl::StrCat("namespace: ", Printable(*view.typing), "_"));
   } else if (seen.failure) {
@@ -69,7 +68,8 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   } else {
     lines.push_back(absl::StrCat("sorted by ", OrderName(view.order), "   q quit, s sort, n namespace"));
   }
-  lines.push_back(absl::StrFormat("%-40s %7s %7s  %-9s %9s  %s", "LOCK", "QUEUE", "HOLDERS", "MODE", "HELD FOR", "HOLDER"));
+  lines.push_back(
+      absl::StrFormat("%-40s %7s %7s  %-9s %9s  %s", "LOCK", "QUEUE", "HOLDERS", "MODE", "HELD FOR", "HOLDER"));
   return lines;
 }
 

@@ -57,9 +57,9 @@ int Watch(const Context& context, const WatchArgs& args) {
   };
   Inspector inspector(*client);
   const Refusal why =
-      args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), args.search.name_space,
-                                     WhenInterrupted::kReturn)
-                : inspector.Watch(args.lock.key, print, end.token(), args.lock.name_space, WhenInterrupted::kReturn);
+      args.many
+          ? inspector.WatchAll(args.search.prefix, print, end.token(), args.search.name_space, WhenInterrupted::kReturn)
+          : inspector.Watch(args.lock.key, print, end.token(), args.lock.name_space, WhenInterrupted::kReturn);
   if (!printed) return kExitInternal;
   return why.reason == RefusalReason::kCancelled ? kExitOk : context.Fail(FailureFrom(context, why));
 }

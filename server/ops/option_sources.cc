@@ -18,11 +18,11 @@ namespace distlock::ops {
 namespace {
 
 // Variables of clients, and of commands that run under a lock. They may also be set where a broker is started.
-constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER",      "DISTLOCK_KEY",       "DISTLOCK_KEYS",
-                                                 "DISTLOCK_NAMESPACE",   "DISTLOCK_TOKEN",     "DISTLOCK_TOKENS",
-                                                 "DISTLOCK_HOLDER_ID",   "DISTLOCK_LEASE_ID",  "DISTLOCK_TTL",
-                                                 "DISTLOCK_LOST_REASON", "DISTLOCK_TOKEN_FILE",
-                                                 "DISTLOCK_TLS_CA",      "DISTLOCK_TLS_SERVER_NAME"};
+constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER",         "DISTLOCK_KEY",        "DISTLOCK_KEYS",
+                                                 "DISTLOCK_NAMESPACE",      "DISTLOCK_TOKEN",      "DISTLOCK_TOKENS",
+                                                 "DISTLOCK_HOLDER_ID",      "DISTLOCK_LEASE_ID",   "DISTLOCK_TTL",
+                                                 "DISTLOCK_LOST_REASON",    "DISTLOCK_TOKEN_FILE", "DISTLOCK_TLS_CA",
+                                                 "DISTLOCK_TLS_SERVER_NAME"};
 
 struct Setting {
   const OptionRow* row;

@@ -20,8 +20,8 @@ def next_with(process, holders, waiting):
 def test_as_json(ctl, broker):
     process = ctl.start("watch", "k", "-o", "json")
     first = json.loads(line(process))
-    assert list(first) == ["time", "namespace", "key", "token", "queue_length", "holder_count", "limit", "free", "block",
-                           "holders", "waiters"]
+    assert list(first) == ["time", "namespace", "key", "token", "queue_length", "holder_count", "limit", "free",
+                           "block", "holders", "waiters"]
     assert (first["namespace"], first["key"], first["holders"]) == ("default", "k", [])
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", first["time"])
     holder = ctl.start("hold", "k", "--owner", "bob")

@@ -37,8 +37,9 @@ TEST(Addresses, APortIsNeededAndFits) {
   for (const auto& [address, problem] : wrong) {
     EXPECT_EQ(AddressProblem(address), std::string("the broker's address ") + address + " " + problem);
   }
-  for (const char* const good : {"a:1", "[::1]:65535", "tls://[::1]:1", "dns://8.8.8.8/broker:7420", "dns:broker:7420",
-                                 "unix:x", "unix:///x", "unix-abstract:x", "ipv4:1.2.3.4:1", "ipv6:[::1]:1", "xds:///a"}) {
+  for (const char* const good :
+       {"a:1", "[::1]:65535", "tls://[::1]:1", "dns://8.8.8.8/broker:7420", "dns:broker:7420", "unix:x", "unix:///x",
+        "unix-abstract:x", "ipv4:1.2.3.4:1", "ipv6:[::1]:1", "xds:///a"}) {
     EXPECT_EQ(AddressProblem(good), "");
   }
 }

@@ -145,7 +145,7 @@ TEST(Refusals, DetailsFitIntoTrailers) {
 TEST(Refusals, NamesWithinTheDefaultLimitsAreShownWhole) {
   const auto name = core::LockName::Encode(std::string(64, 'n'), std::string(512, 'k'));
   const Details details(ErrorOf(MakeRefusal(core::RefusalReason::kLockHeld, "held"), name));
-  EXPECT_EQ(details.resource.resource_name(), std::string(64, 'n') + "/" + std::string(512, 'k'));
+  EXPECT_EQ(details.resource.resource_name(), std::string(64, 'n') + ":" + std::string(512, 'k'));
 }
 
 TEST(Refusals, LostLeasesSayWhy) {

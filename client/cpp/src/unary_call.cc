@@ -94,8 +94,8 @@ Refusal AnswerRefusal(const grpc::Status& status, const Lookups::Connection& fro
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     refusal.message = absl::StrCat("the broker at ", from.address, " did not answer in time");
   } else if (refusal.reason == RefusalReason::kUnreachable) {
-    refusal.message = absl::StrCat("the broker at ", from.address, ": ",
-                                   ConnectFailure(from.address, status.error_message()));
+    refusal.message =
+        absl::StrCat("the broker at ", from.address, ": ", ConnectFailure(from.address, status.error_message()));
   }
   return refusal;
 }

@@ -715,8 +715,8 @@ type Refusal struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Reason  RefusalReason          `protobuf:"varint,1,opt,name=reason,proto3,enum=distlock.v1.RefusalReason" json:"reason,omitempty"` // for programs; `message` is for people
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                               // English; names the value that was wrong and what to do next
-	// When a retry makes sense. LOCK_HELD: what is left of the ttl, or of the lock_delay; unset when a holder is renewed by
-	// its broker, because nobody knows when it will be gone.
+	// When a retry makes sense. LOCK_HELD: what is left of the ttl, or of the lock_delay; unset when a holder is renewed
+	// by its broker, because nobody knows when it will be gone.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	Waited        *durationpb.Duration `protobuf:"bytes,4,opt,name=waited,proto3" json:"waited,omitempty"`                                    // from the request's arrival at the broker to the refusal
 	Holders       []*Holder            `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // at most 16, of a Session 2 KiB; LOCK_HELD, WAIT_TIMEOUT

@@ -27,7 +27,8 @@ export function checkAddresses(text: string): void {
     const scheme = /^([a-z0-9]+):\/\//.exec(address)?.[1];
     if (/^(unix|unix-abstract|vsock):/.test(address)) continue;
     if (scheme !== undefined && scheme !== 'tls' && scheme !== 'dns') continue;
-    const place = address.replace(scheme === 'dns' ? /^dns:\/\/.*\// : /^tls:\/\//, '').replace(/^(dns|ipv4|ipv6):/, '');
+    const place = address.replace(scheme === 'dns' ? /^dns:\/\/.*\// : /^tls:\/\//, '')
+      .replace(/^(dns|ipv4|ipv6):/, '');
     const before = address.slice(0, address.length - place.length);
     const said = `the broker's address ${address}`;
     if (!place.includes(']') && place.split(':').length > 2) {

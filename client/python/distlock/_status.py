@@ -85,6 +85,7 @@ def refused(error: Any, address: str = "") -> Refused:
     retry = _message(details.get("RetryInfo", {}).get(1, [b""])[0])
     problems = [_message(one) for one in details.get("BadRequest", {}).get(1, [])]
     return kind_of(reason)(
-        reason, connect_failure(address, error.details() or code), holders=holders, queue_length=int(extra.get("queue_length") or 0),
+        reason, connect_failure(address, error.details() or code), holders=holders,
+        queue_length=int(extra.get("queue_length") or 0),
         retry_after=_number(retry, 1) + _number(retry, 2) / 1e9 if retry else None,
         field_problems=tuple((_text(one, 1), _text(one, 2)) for one in problems))

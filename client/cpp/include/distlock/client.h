@@ -51,8 +51,8 @@ namespace distlock {
 // DISTLOCK_SERVER, else unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
 std::string DefaultAddress();
 
-// gRPC writes lines of its own on stderr, such as one for each TLS handshake that fails, and a Client's refusals say the
-// same in words. Keeps these lines away, for the whole process, unless GRPC_VERBOSITY is set.
+// gRPC writes lines of its own on stderr, such as one for each TLS handshake that fails, and a Client's refusals say
+// the same in words. Keeps these lines away, for the whole process, unless GRPC_VERBOSITY is set.
 void SilenceGrpc();
 
 // For brokers at tls://host:port. A field that is "" is read from DISTLOCK_TLS_CA, DISTLOCK_TLS_CERT, DISTLOCK_TLS_KEY

@@ -60,7 +60,8 @@ func Authorization(address string) string {
 	return "Bearer " + token
 }
 
-// CheckToken tells why the file that DISTLOCK_TOKEN_FILE names holds no token, if one of the addresses would be shown it.
+// CheckToken tells why the file that DISTLOCK_TOKEN_FILE names holds no token, if one of the addresses would be shown
+// it.
 func CheckToken(addresses []string) error {
 	path := os.Getenv(tokenFile)
 	if path == "" || !slices.ContainsFunc(addresses, keepsSecrets) {

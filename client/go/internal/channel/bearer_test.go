@@ -83,7 +83,7 @@ func TestAFileWithoutATokenIsNamed(t *testing.T) {
 	for text, problem := range map[string]string{
 		"":                                      "is empty",
 		"dlt_a\nops:0123\n":                     "has 2 lines; it must hold the token alone",
-		"ops:" + strings.Repeat("0a", 32):       "holds a hash, which is for the broker's --token-file; it must hold the token",
+		"ops:" + strings.Repeat("0a", 32):       "holds a hash, which is for the broker's --token-file",
 		strings.Repeat("0a", 32) + "\n":         "holds a hash",
 		"two words":                             "holds no token: it has a space",
 		strings.Repeat("a", mostTokenBytes+1):   "is larger than 16 KiB",
