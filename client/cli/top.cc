@@ -125,6 +125,7 @@ int PrintOnce(const Context& context, const TopArgs& args, Client& client) {
   if (!source.Look(args.name_space)) return context.Fail(*source.seen().failure);
   View view;
   view.name_space = args.name_space;
+  view.obeys_keys = false;
   view.rows = source.seen().locks.size() + kHeadingRow + 1;
   for (const std::string& line : Picture(source.seen(), view)) {
     if (std::fprintf(stdout, "%s\n", line.c_str()) < 0) return kExitInternal;

@@ -66,7 +66,8 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   } else if (seen.failure) {
     lines.push_back("! " + Printable(seen.failure->message.empty() ? seen.failure->reason : seen.failure->message));
   } else {
-    lines.push_back(absl::StrCat("sorted by ", OrderName(view.order), "   q quit, s sort, n namespace"));
+    lines.push_back(
+        absl::StrCat("sorted by ", OrderName(view.order), view.obeys_keys ? "   q quit, s sort, n namespace" : ""));
   }
   lines.push_back(
       absl::StrFormat("%-40s %7s %7s  %-9s %9s  %s", "LOCK", "QUEUE", "HOLDERS", "MODE", "HELD FOR", "HOLDER"));
