@@ -6,9 +6,13 @@
 #include <absl/strings/str_join.h>
 #include <distlock/admin.h>
 #include <distlock/inspect.h>
+#include <fcntl.h>
 #include <openssl/rand.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -18,6 +22,7 @@
 #include "access/tokens.h"
 #include "commands.h"
 #include "distlock/wire/given_file.h"
+#include "lock_name.h"
 
 namespace distlock::cli {
 namespace {
@@ -34,7 +39,9 @@ struct CanIArgs {
 std::string MessageOf(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
 
 std::optional<Failure> FillLock(const std::string& text, AccessQuestion& question) {
-  auto lock = access::ParseLock(text);
+  // As on every command line: a bare key, or prefix*, is of the default namespace.
+  const bool bare = text != "*" && text.find(':') == std::string::npos;
+  auto lock = bare ? access::ParseLock(DefaultNamespace(), text) : access::ParseLock(text);
   if (!lock.ok()) return UsageFailure(absl::StrCat("'", text, "' ", MessageOf(lock.status())));
   question.prefix = lock->all || lock->prefix;
   if (lock->all) {
@@ -69,6 +76,11 @@ int CanI(const Context& context, const CanIArgs& args) {
   AccessQuestion question{.verb = args.verb, .principal = args.principal};
   if (args.verb.empty() && !args.list) return context.Fail(UsageFailure("name a verb, or --list"));
   const auto verb = access::VerbOf(args.verb);
+  if (args.verb == "acquire") {
+    return context.Fail(
+        UsageFailure("acquire stands for several verbs in a policy; ask for one of them: exclusive, "
+                     "shared or permit"));
+  }
   if (!args.verb.empty() && !verb) {
     const std::vector<std::string> known(access::kVerbNames.begin(), access::kVerbNames.end());
     return context.Fail(
@@ -155,7 +167,20 @@ int CheckPolicy(const Context& context, const PolicyArgs& args) {
 struct TokenArgs {
   std::string action;
   std::string name;
+  std::string out;
 };
+
+// Makes a file that its owner alone can read. False: errno says why. Replaces none: a program may use its token.
+bool WriteNewSecret(const std::string& path, const std::string& text) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
+  const int why = written ? 0 : errno;
+  if (::close(fd) == 0 && written) return true;
+  ::unlink(path.c_str());
+  errno = why == 0 ? EIO : why;
+  return false;
+}
 
 int NewToken(const Context& context, const TokenArgs& args) {
   if (!access::IsName(args.name)) {
@@ -167,6 +192,15 @@ int NewToken(const Context& context, const TokenArgs& args) {
   }
   const std::string token = access::TokenOf(random);
   const std::string line = access::TokenLine(args.name, token);
+  if (!args.out.empty()) {
+    if (!WriteNewSecret(args.out, token + "\n")) {
+      const std::string why =
+          errno == EEXIST ? "it is there, and may be in use; name another file, or remove it" : std::strerror(errno);
+      return context.Fail(
+          OwnFailure("CANNOT_WRITE", absl::StrCat("cannot make ", args.out, ": ", why), kExitWrongFile));
+    }
+    return context.Print(line, Json().Text("file", args.out).Text("line", line)) ? kExitOk : kExitInternal;
+  }
   context.Tell("the token follows, and is shown only now; its line for --token-file comes second",
                Json().Text("note", "the token is shown only now; line is for --token-file"));
   return context.PrintLines({token, line}, Json().Text("token", token).Text("line", line)) ? kExitOk : kExitInternal;
@@ -178,7 +212,7 @@ void AddPolicy(CLI::App& app, Context& context) {
   policy->add_option("ACTION", args->action, "check or test")->required()->check(CLI::IsMember({"check", "test"}));
   policy->add_option("FILE", args->file, "The policy")->required()->option_text(" ");
   policy->add_option("CASES", args->cases, "Of test: what the policy must allow and deny")->option_text(" ");
-  AddContextFlags(*policy, context);
+  AddOutputFlag(*policy, context);
   policy->footer(
       "A file of cases is a YAML list, such as\n"
       "  - {who: k8s:shop/worker, verb: exclusive, lock: 'shop:order/7', expect: allow}\n"
@@ -197,12 +231,16 @@ void AddToken(CLI::App& app, Context& context) {
   token->add_option("NAME", args->name, "Who will show it: the policy names it token:NAME")
       ->required()
       ->option_text(" ");
-  AddContextFlags(*token, context);
+  token->add_option("--out", args->out, "Write the token into this new file (mode 0600), and print only the line")
+      ->type_name("FILE");
+  AddOutputFlag(*token, context);
   token->footer(
-      "Prints the token, and the line for the broker, which holds only its hash. Put the token into a file that its\n"
-      "program alone can read, and name that file in DISTLOCK_TOKEN_FILE.\n\n"
+      "Makes a token, and its line for the broker, which holds only its hash. The program that shows the token finds "
+      "it\n"
+      "in the file that DISTLOCK_TOKEN_FILE names. Without --out both are printed: the token first, then the line.\n\n"
       "Examples:\n"
-      "  distlockctl token new backup");
+      "  distlockctl token new backup --out backup.token >> tokens    # distlockd --token-file tokens\n"
+      "  DISTLOCK_TOKEN_FILE=backup.token distlockctl status");
   token->callback([&context, args] { context.command = [&context, args] { return NewToken(context, *args); }; });
 }
 
@@ -212,7 +250,8 @@ void AddAccessCommands(CLI::App& app, Context& context) {
   auto* can = app.add_subcommand("can-i", "Ask whether the broker's policy allows something");
   auto args = std::make_shared<CanIArgs>();
   can->add_option("VERB", args->verb, "Such as exclusive, look or drain")->option_text(" ");
-  can->add_option("LOCK", args->lock, "NAMESPACE:KEY, NAMESPACE:PREFIX* or *, for verbs of locks")->option_text(" ");
+  can->add_option("LOCK", args->lock, "KEY, NAMESPACE:KEY, NAMESPACE:PREFIX* or *, for verbs of locks")
+      ->option_text(" ");
   can->add_option("--as", args->principal, "Ask for this principal, such as k8s:shop/worker, or anonymous")
       ->type_name("PRINCIPAL");
   can->add_flag("--list", args->list, "Print all that is allowed");

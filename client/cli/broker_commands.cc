@@ -10,7 +10,9 @@
 #include <optional>
 
 #include "commands.h"
+#include "explain.h"
 #include "lock_flags.h"
+#include "other_reading.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -143,13 +145,29 @@ Json StatusAsJson(const BrokerStatus& status) {
       .List("store_nodes", nodes);
 }
 
+bool PrintExplained(const Context& context, const BrokerStatus& status) {
+  const std::vector<Obstacle> found = ObstaclesOf(status);
+  std::vector<std::string> lines;
+  std::vector<Json> obstacles;
+  bool grants = true;
+  for (const Obstacle& one : found) {
+    grants = grants && !one.stops_all;
+    lines.push_back(absl::StrCat(one.what, " ", one.advice));
+    obstacles.push_back(Json().Text("what", one.what).Text("advice", one.advice).Flag("stops_all", one.stops_all));
+  }
+  if (lines.empty()) lines = {"Nothing but their holders keeps locks from being granted; `distlockctl ls` lists them."};
+  return context.PrintLines(lines, Json().Flag("grants", grants).List("obstacles", obstacles));
+}
+
 // A broker whose store is down cannot serve, so the exit code is the same as for a broker that cannot be reached.
-int Status(const Context& context) {
+int Status(const Context& context, bool explain) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
   const auto status = Admin(*client).Status();
   if (!status.ok()) return context.Fail(FailureFrom(context, status.refusal()));
-  if (!context.PrintLines(StatusAsText(*status), StatusAsJson(*status))) return kExitInternal;
+  const bool printed =
+      explain ? PrintExplained(context, *status) : context.PrintLines(StatusAsText(*status), StatusAsJson(*status));
+  if (!printed) return kExitInternal;
   return status->store_up ? kExitOk : kExitUnavailable;
 }
 
@@ -242,6 +260,7 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
       count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " with that id")
                  : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
   if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
+  if (count == 0) WarnOfOtherReading(context, *client, args.lock);
   return count > 0 ? kExitOk : kExitBusy;
 }
 
@@ -250,12 +269,16 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
 void AddBrokerCommands(CLI::App& app, Context& context) {
   auto* status =
       app.add_subcommand("status", "Print the state of the broker and its store; exit code 69 when the store is down");
+  auto explain = std::make_shared<bool>(false);
+  status->add_flag("--explain", *explain, "Say in words what keeps locks from being granted, and what to do");
   AddContextFlags(*status, context);
   status->footer(
       "Examples:\n"
+      "  distlockctl status --explain\n"
       "  distlockctl status\n"
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
-  status->callback([&context] { context.command = [&context] { return Status(context); }; });
+  status->callback(
+      [&context, explain] { context.command = [&context, explain] { return Status(context, *explain); }; });
 
   auto* sessions =
       app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");

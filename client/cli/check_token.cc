@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "lock_flags.h"
+#include "other_reading.h"
 
 namespace distlock::cli {
 namespace {
@@ -34,12 +35,13 @@ int CheckToken(const Context& context, const TokenArgs& args) {
   if (!checked.ok()) return context.Fail(FailureFrom(context, checked.refusal()));
   const TokenCheck& answer = *checked;
   const Json json = Json()
-                        .Text("namespace", args.lock.name_space.empty() ? "default" : args.lock.name_space)
+                        .Text("namespace", args.lock.name_space)
                         .Text("key", args.lock.key)
                         .Number("token", args.token)
                         .Flag("newest", answer.newest)
                         .Number("newest_token", answer.newest_token);
   if (!context.Print(AnswerAsText(args, answer), json)) return kExitInternal;
+  if (answer.newest_token == 0) WarnOfOtherReading(context, *client, args.lock);
   return answer.newest ? kExitOk : kExitBusy;
 }
 

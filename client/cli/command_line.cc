@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "distlock/wire/nearest.h"
+
 namespace distlock::cli {
 namespace {
 
@@ -37,10 +39,34 @@ const CLI::App* FindSubcommand(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
+std::string DidYouMean(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> known;
+  const auto named = app.get_subcommands();
+  if (IsFlag(word)) {
+    for (const CLI::Option* option : (named.empty() ? &app : named.front())->get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    }
+  } else if (named.empty()) {
+    for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
+  }
+  const size_t nearest = wire::Nearest(word.substr(0, word.find('=')), {known.begin(), known.end()});
+  return nearest == known.size() ? "" : "; did you mean " + known[nearest] + "?";
+}
+
 size_t SubcommandIndex(const CLI::App& app, const std::vector<std::string>& args) {
   size_t i = 0;
   while (i < args.size() && IsFlag(args[i])) i += TakesNextArgument(app, args[i]) ? 2 : 1;
   return std::min(i, args.size());
+}
+
+void SplitEmptyValues(std::vector<std::string>& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    std::string& arg = args[i];
+    if (arg == "--") return;
+    if (arg.size() < 4 || arg.rfind("--", 0) != 0 || arg.find('=') != arg.size() - 1) continue;
+    arg.pop_back();
+    args.emplace(args.begin() + static_cast<std::ptrdiff_t>(++i));
+  }
 }
 
 std::optional<std::string> TakeCommand(const CLI::App& app, std::vector<std::string>& args,
@@ -48,18 +74,18 @@ std::optional<std::string> TakeCommand(const CLI::App& app, std::vector<std::str
   const size_t at = SubcommandIndex(app, args);
   if (at == args.size() || (args[at] != "run" && args[at] != "elect")) return std::nullopt;
   const CLI::App& sub = *app.get_subcommand(args[at]);
-  std::string key;
+  std::optional<std::string> key;  // may be empty: then the parser says so
   bool key_flag_first = false;
   size_t begin = at + 1;
   for (; begin < args.size() && args[begin] != "--"; ++begin) {
     const std::string& arg = args[begin];
     if (IsFlag(arg)) {
-      key_flag_first = key_flag_first || (key.empty() && NamesKey(arg));
+      key_flag_first = key_flag_first || (!key && NamesKey(arg));
       begin += TakesNextArgument(sub, arg) ? 1 : 0;
-    } else if (key.empty()) {
+    } else if (!key) {
       key = arg;
     } else if (key_flag_first) {
-      return "after -k, '" + key + "' may be the command or one more KEY: write -- before the command";
+      return "after -k, '" + *key + "' may be the command or one more KEY: write -- before the command";
     } else {
       break;
     }

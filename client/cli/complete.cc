@@ -9,6 +9,7 @@
 #include <map>
 
 #include "command_line.h"
+#include "lock_name.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -24,7 +25,10 @@ const std::map<std::string, Words> kValues = {
     {"SHELL", {"bash", "zsh", "fish"}},
 };
 
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string InOneLine(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
 
 class Completion {
  public:
@@ -96,7 +100,7 @@ class Completion {
         Add(command->get_name(), command->get_description());
     }
     for (const CLI::Option* option : parser.get_options()) {
-      const std::string meaning = FirstLine(option->get_description());
+      const std::string meaning = InOneLine(option->get_description());
       for (const std::string& name : option->get_lnames()) Add("--" + name, meaning);
       for (const std::string& name : option->get_snames()) Add("-" + name, meaning);
     }
@@ -135,14 +139,26 @@ class Completion {
     const auto [client, failed] = Open(context_);
     if (!client) return;
     Inspector inspector(*client);
+    std::string prefix = partial_.substr(prefix_.size());
+    std::string name_space = Typed("--namespace");
+    const bool bare = !name_space.empty();  // the word has no namespace in it
+    const size_t colon = bare ? std::string::npos : prefix.find(':');
+    if (colon != std::string::npos) {
+      name_space = prefix.substr(0, colon);
+      prefix.erase(0, colon + 1);
+    } else if (!bare) {
+      name_space = DefaultNamespace();
+    }
     const auto until = std::chrono::steady_clock::now() + kBrokerPatience;
     std::string page_token;
     do {
-      const auto page = inspector.List(partial_.substr(prefix_.size()), Typed("--namespace"), page_token);
+      const auto page = inspector.List(prefix, name_space, page_token);
       if (!page.ok()) return;
       for (const LockInfo& lock : page->locks) {
         // A name with a control character could not be typed.
-        if (Printable(lock.key) == lock.key) Add(lock.key);
+        if (Printable(lock.key) != lock.key) continue;
+        const bool as_key = bare || (colon == std::string::npos && lock.key.find(':') == std::string::npos);
+        Add(as_key ? lock.key : NameOf(name_space, lock.key));
       }
       page_token = page->next_page_token;
     } while (!page_token.empty() && std::chrono::steady_clock::now() < until);

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "address.h"
-#include "distlock/wire/bearer.h"
 #include "flag_words.h"
 #include "printable.h"
 
@@ -27,6 +26,11 @@ namespace {
 Failure Unreachable(const Context& context, const std::string& cause, Millis tried) {
   const std::string socket = MissingDefaultSocket(context);
   const std::string no_socket = socket.empty() ? "" : absl::StrCat("; there is no socket ", socket, " either");
+  // A broker that hangs up, or whose certificate is not taken, does run.
+  if (absl::StrContains(cause, "TLS")) {
+    return OwnFailure("UNAVAILABLE", absl::StrCat("cannot reach the broker at ", context.Target(), ": ", cause),
+                      kExitUnavailable);
+  }
   return OwnFailure(
       "UNAVAILABLE",
       absl::StrCat("cannot reach the broker at ", context.Target(), " within ", FormatDuration(tried), ": ", cause,
@@ -93,18 +97,22 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
   return command.add_option_function<std::string>(names, parse, help)->option_text("DURATION");
 }
 
-void AddContextFlags(CLI::App& command, Context& context) {
-  command
-      .add_option("--server", context.server,
-                  "unix:///path, host:port or tls://host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
-                  "else the local broker)")
-      ->type_name("ADDRESS");
+void AddOutputFlag(CLI::App& command, Context& context) {
   command
       .add_option_function<std::string>(
           "-o,--output", [&context](const std::string& format) { context.json = format == "json"; },
           "Print text, or JSON with one object per line")
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
+}
+
+void AddContextFlags(CLI::App& command, Context& context) {
+  command
+      .add_option("--server", context.server,
+                  "unix:///path, host:port or tls://host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
+                  "else the local broker)")
+      ->type_name("ADDRESS");
+  AddOutputFlag(command, context);
   const auto add_tls = [&](const char* name, std::string& value, const char* help) {
     command.add_option(name, value, help)->type_name("FILE");
   };
@@ -128,7 +136,6 @@ void AddContextFlags(CLI::App& command, Context& context) {
 }
 
 ClientOptions ClientOptionsFor(const Context& context) {
-  if (const std::string problem = wire::TokenFileProblem(); !problem.empty()) context.Warn(problem);
   ClientOptions options;
   options.address = context.Target();
   options.tls = context.tls;

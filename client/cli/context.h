@@ -55,13 +55,16 @@ struct Context {
   void Warn(std::string_view line) const;
 };
 
-// Adds --server, --output and --connect-timeout to a command.
+// Adds --output alone, to a command that asks no broker.
+void AddOutputFlag(CLI::App& command, Context& context);
+
+// Adds --server, --output, --connect-timeout and those of TLS to a command.
 void AddContextFlags(CLI::App& command, Context& context);
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help);
 
-// The options for the library's Client. Warns of a token file that cannot be read.
+// The options for the library's Client.
 ClientOptions ClientOptionsFor(const Context& context);
 
 struct Broker {

@@ -23,10 +23,7 @@ struct ElectArgs {
 };
 
 Json EventJson(std::string_view event, const LockFlags& lock) {
-  return Json()
-      .Text("event", event)
-      .Text("namespace", lock.name_space.empty() ? "default" : lock.name_space)
-      .Text("name", lock.key);
+  return Json().Text("event", event).Text("namespace", lock.name_space).Text("name", lock.key);
 }
 
 bool PrintLeader(const Context& context, const LockFlags& lock, const std::optional<Leader>& leader) {
@@ -157,8 +154,12 @@ constexpr char kFooter[] =
 void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line) {
   auto* elect = app.add_subcommand("elect", "Campaign to be the leader of a name, or see who leads");
   auto args = std::make_shared<ElectArgs>();
-  elect->add_option("NAME", args->lock.key, "Name of the election, and of its lock")->required()->option_text(" ");
-  AddNamespaceFlag(*elect, args->lock.name_space);
+  const CLI::Option* const name =
+      elect->add_option("NAME", args->lock.key, "Name of the election, and of its lock: NAME, or NAMESPACE:NAME")
+          ->required()
+          ->option_text(" ");
+  AddNamespaceFlag(*elect, args->lock.name_space, "Namespace of the election");
+  elect->parse_complete_callback([args, name] { ReadNames(args->lock, name); });
   elect->add_option("--value", args->value, "Text that others see while this candidate leads, such as its address")
       ->type_name("VALUE");
   auto* observe = elect->add_flag("--observe", args->observe, "Print who leads, and each change, until a signal");

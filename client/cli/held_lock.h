@@ -91,7 +91,7 @@ class LockKeeper {
 
 // For people: "held by bob".
 std::string HeldBy(const Holder& holder);
-// "default/k, 2 ahead, held by bob", and the events queued and granted of -o json.
+// "default:k, 2 ahead, held by bob", and the events queued and granted of -o json.
 std::string QueuedAsText(const LockFlags& lock, const QueuedInfo& queued);
 Json QueuedEvent(const LockFlags& lock, const QueuedInfo& queued);
 Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard);

@@ -9,8 +9,9 @@
 
 #include "commands.h"
 #include "lock_flags.h"
+#include "lock_name.h"
 #include "lock_view.h"
-#include "printable.h"
+#include "other_reading.h"
 #include "search_flags.h"
 
 namespace distlock::cli {
@@ -24,26 +25,26 @@ int Show(const Context& context, const LockFlags& flags) {
   if (!client) return failed;
   const auto lock = Inspector(*client).Look(flags.key, flags.name_space);
   if (!lock.ok()) return context.Fail(FailureFrom(context, lock.refusal()));
-  return context.PrintLines(LockAsText(*lock), LockAsJson(*lock, true)) ? kExitOk : kExitInternal;
+  if (!context.PrintLines(LockAsText(*lock), LockAsJson(*lock, true))) return kExitInternal;
+  if (IsFree(*lock)) WarnOfOtherReading(context, *client, flags);
+  return kExitOk;
 }
 
 int List(const Context& context, const ListArgs& args) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
   Inspector inspector(*client);
-  const std::string name_space = args.all_namespaces ? kAllNamespaces : args.name_space;
   std::string page_token;
   int printed = 0;
   do {
-    const auto page = inspector.List(args.prefix, name_space, page_token);
+    const auto page = inspector.List(args.prefix, args.name_space, page_token);
     if (!page.ok()) return context.Fail(FailureFrom(context, page.refusal()));
     for (const LockInfo& lock : page->locks) {
       if (!args.all && printed == kListedLocks) {
         context.Warn(absl::StrCat("there are more than these ", kListedLocks, " locks: --all lists every one"));
         return kExitOk;
       }
-      const std::string row = LockAsRow(lock, NameAsColumns(lock, args.all_namespaces));
-      if (!context.Print(row, LockAsJson(lock, false))) return kExitInternal;
+      if (!context.Print(LockAsRow(lock), LockAsJson(lock, false))) return kExitInternal;
       ++printed;
     }
     page_token = page->next_page_token;
@@ -53,16 +54,24 @@ int List(const Context& context, const ListArgs& args) {
 
 }  // namespace
 
-// --namespace, --prefix and -A.
 void AddSearchFlags(CLI::App& command, ListArgs& args, const std::string& of_namespace, const std::string& of_prefix) {
-  auto* one = command.add_option("--namespace", args.name_space, of_namespace + " (default \"default\")");
-  auto* prefix = command.add_option("--prefix", args.prefix, of_prefix);
-  one->option_text("NAME");
-  prefix->option_text("P");
+  auto* one = AddNamespaceFlag(command, args.name_space, of_namespace);
+  auto* prefix = command.add_option("--prefix", args.prefix, of_prefix)->option_text("P");
   command.add_flag("-A,--all-namespaces", args.all_namespaces, "All namespaces")
       ->excludes(one)
       ->excludes(prefix)
       ->option_text(" ");
+}
+
+void ReadSearch(ListArgs& args) {
+  if (args.all_namespaces) {
+    args.name_space = kAllNamespaces;
+  } else if (args.name_space.empty()) {
+    const size_t colon = args.prefix.find(':');
+    args.name_space = colon == std::string::npos ? DefaultNamespace() : args.prefix.substr(0, colon);
+    if (args.name_space.empty()) throw CLI::ValidationError("'" + args.prefix + "' has no namespace before its ':'");
+    if (colon != std::string::npos) args.prefix.erase(0, colon + 1);
+  }
 }
 
 void AddInspectCommands(CLI::App& app, Context& context) {
@@ -79,14 +88,19 @@ void AddInspectCommands(CLI::App& app, Context& context) {
   auto* list = app.add_subcommand("ls", "List the locks that are held");
   auto args = std::make_shared<ListArgs>();
   AddSearchFlags(*list, *args, "Namespace to list", "List only keys that begin with P");
+  list->add_option("PREFIX", args->prefix, "As --prefix")->excludes("--prefix")->excludes("-A")->option_text(" ");
   list->add_flag("--all", args->all, "List every lock, not only the first 1000");
   AddContextFlags(*list, context);
   list->footer(
       "Examples:\n"
-      "  distlockctl ls --prefix deploy/\n"
+      "  distlockctl ls deploy/                  # the keys of the default namespace that begin so\n"
+      "  distlockctl ls shop:                    # all of the namespace shop\n"
       "  distlockctl ls --all -o json | jq -r .key\n"
       "  distlockctl ls -A");
-  list->callback([&context, args] { context.command = [&context, args] { return List(context, *args); }; });
+  list->callback([&context, args] {
+    ReadSearch(*args);
+    context.command = [&context, args] { return List(context, *args); };
+  });
 }
 
 }  // namespace distlock::cli

@@ -38,7 +38,7 @@ std::string LeaseAsEnvironment(const DetachedLease& lease) {
 
 Json LeaseAsJson(const LockFlags& lock, const DetachedLease& lease) {
   return Json()
-      .Text("namespace", lock.name_space.empty() ? "default" : lock.name_space)
+      .Text("namespace", lock.name_space)
       .Text("key", lock.key)
       .Text("lease_id", lease.lease_id)
       .Text("holder_id", lease.holder_id)

@@ -14,6 +14,8 @@
 #include <limits>
 #include <vector>
 
+#include "lock_name.h"
+
 namespace distlock::cli {
 namespace {
 
@@ -103,7 +105,7 @@ void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
 }
 
 CLI::Option* AddKey(CLI::App& command, LockFlags& flags) {
-  return command.add_option("KEY", flags.key, "Name of the lock")->option_text(" ");
+  return command.add_option("KEY", flags.key, "Name of the lock: KEY, or NAMESPACE:KEY")->option_text(" ");
 }
 
 }  // namespace
@@ -115,8 +117,9 @@ std::string DefaultOwner() {
 }
 
 void AddKeyFlags(CLI::App& command, LockFlags& flags) {
-  AddKey(command, flags)->required();
-  AddNamespaceFlag(command, flags.name_space);
+  const CLI::Option* const key = AddKey(command, flags)->required();
+  AddNamespaceFlag(command, flags.name_space, "Namespace of the lock");
+  command.parse_complete_callback([&flags, key] { ReadNames(flags, key); });
 }
 
 void AddResumeFlag(CLI::App& command, LockFlags& flags) {
@@ -132,8 +135,32 @@ void AddResumeFlag(CLI::App& command, LockFlags& flags) {
   resume->option_text(" ");
 }
 
-void AddNamespaceFlag(CLI::App& command, std::string& name_space) {
-  command.add_option("--namespace", name_space, "Namespace of the lock (default \"default\")")->type_name("NAME");
+CLI::Option* AddNamespaceFlag(CLI::App& command, std::string& name_space, const std::string& help) {
+  const auto not_empty = [](const std::string& value) {
+    return std::string(value.empty() ? "is empty; leave it out for the default namespace" : "");
+  };
+  return command.add_option("--namespace", name_space, help + " (default: DISTLOCK_NAMESPACE, else \"default\")")
+      ->option_text("NAME")
+      ->check(not_empty);
+}
+
+void ReadNames(LockFlags& flags, const CLI::Option* key) {
+  std::optional<LockName> first;
+  const auto read = [&](const std::string& word, std::string& text) {
+    const ReadName lock = ReadLockName(text, flags.name_space);
+    if (!lock.problem.empty()) throw CLI::ValidationError(absl::StrCat(word, " ", lock.problem));
+    if (!first) first = lock.name;
+    if (lock.name.name_space != first->name_space) {
+      throw CLI::ValidationError(absl::StrCat("'", text, "' is in another namespace than ",
+                                              NameOf(first->name_space, first->key),
+                                              ": locks that are taken together are in one"));
+    }
+    text = lock.name.key;
+  };
+  flags.given = flags.key;
+  if (key->count() > 0) read(key->get_name(/*positional=*/true), flags.key);
+  for (std::string& more : flags.more_keys) read("-k", more);
+  flags.name_space = first ? first->name_space : DefaultNamespace();
 }
 
 void AddWaitAndLeaseFlags(CLI::App& command, LockFlags& flags) {
@@ -148,7 +175,7 @@ void AddLockFlags(CLI::App& command, LockFlags& flags) {
 }
 
 void AddLocksFlags(CLI::App& command, LockFlags& flags) {
-  AddKey(command, flags);
+  const CLI::Option* const key = AddKey(command, flags);
   command
       .add_option("-k,--key", flags.more_keys,
                   "One more lock, taken together with the others or not at all; may be repeated")
@@ -156,7 +183,8 @@ void AddLocksFlags(CLI::App& command, LockFlags& flags) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
-  AddNamespaceFlag(command, flags.name_space);
+  AddNamespaceFlag(command, flags.name_space, "Namespace of the locks");
+  command.parse_complete_callback([&flags, key] { ReadNames(flags, key); });
   AddModeFlags(command, flags);
   AddWaitAndLeaseFlags(command, flags);
 }
@@ -174,14 +202,14 @@ std::vector<std::string> LockFlags::Keys() const {
 }
 
 std::string LockFlags::Name() const {
-  const std::string prefix = absl::StrCat(name_space.empty() ? "default" : name_space, "/");
+  const std::string prefix = NameOf(name_space, "");
   return absl::StrCat(prefix, absl::StrJoin(Keys(), absl::StrCat(", ", prefix)));
 }
 
 Json LockFlags::Event(std::string_view event) const {
   const std::vector<std::string> keys = Keys();
   Json json;
-  json.Text("event", event).Text("namespace", name_space.empty() ? "default" : name_space).Text("key", keys.front());
+  json.Text("event", event).Text("namespace", name_space).Text("key", keys.front());
   if (keys.size() > 1) json.Texts("keys", keys);
   return json;
 }
@@ -196,12 +224,11 @@ std::optional<std::string> HeldByOwnJob(const LockFlags& flags) {
   const char* const keys = std::getenv("DISTLOCK_KEYS");
   const char* const name_space = std::getenv("DISTLOCK_NAMESPACE");
   if (keys == nullptr || name_space == nullptr) return std::nullopt;
-  const std::string wanted_in = flags.name_space.empty() ? "default" : flags.name_space;
-  if (wanted_in != name_space) return std::nullopt;
+  if (flags.name_space != name_space) return std::nullopt;
   const std::vector<std::string> held = absl::StrSplit(keys, '\n');
   for (const std::string& key : flags.Keys()) {
     if (std::ranges::find(held, key) == held.end()) continue;
-    return absl::StrCat("this waits for ", wanted_in, "/", key,
+    return absl::StrCat("this waits for ", NameOf(flags.name_space, key),
                         ", which the job that it runs in holds (DISTLOCK_KEYS): "
                         "it may wait for ever");
   }

@@ -18,13 +18,15 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace distlock::cli {
 
 struct LockFlags {
-  std::string name_space;
+  std::string name_space;  // of all keys; once parsed never empty
   std::string key;
+  std::string given;                   // the word that gave `key`
   std::vector<std::string> more_keys;  // taken together with `key`, which may then be empty
   bool shared = false;
   bool exclusive = false;          // the default, named on the command line
@@ -46,7 +48,7 @@ struct LockFlags {
   Millis Patience(const Context& context) const;
   // All keys, in the order of the command line.
   std::vector<std::string> Keys() const;
-  // For messages: "default/deploy"; several keys: "default/deploy, default/database".
+  // For messages: "default:deploy"; several keys: "default:deploy, default:database".
   std::string Name() const;
   // {"event":...} about the lock, with `keys` when there are several.
   Json Event(std::string_view event) const;
@@ -68,7 +70,12 @@ void AddKeyFlags(CLI::App& command, LockFlags& flags);
 // --resume and --no-resume, for commands that hold the lock by a stream.
 void AddResumeFlag(CLI::App& command, LockFlags& flags);
 
-void AddNamespaceFlag(CLI::App& command, std::string& name_space);
+// `help`: without its end, which names the default.
+CLI::Option* AddNamespaceFlag(CLI::App& command, std::string& name_space, const std::string& help);
+
+// Takes the namespace out of the keys; `key`: the option of flags.key. Throws CLI::ValidationError for a word that
+// names no lock. Called when all flags are parsed, because --namespace may come last.
+void ReadNames(LockFlags& flags, const CLI::Option* key);
 
 // Reports why the lock was not taken, but with `quiet` not that others hold it. Returns the exit code: `busy_code` when
 // others hold it.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lock_name.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -47,7 +48,10 @@ Json HolderAsJson(const Holder& holder) {
       .Number("permits", holder.permits)
       .Number("token", holder.fencing_token);
   AddSince(json, holder.acquire_time);
-  return json.Number("time_left_ms", InMillis(holder.time_left))
+  return json.Number("limit", holder.limit)
+      .Number("held_for_ms", InMillis(holder.held_for))
+      .Flag("detached", holder.detached)
+      .Number("time_left_ms", InMillis(holder.time_left))
       .Number("ttl_ms", InMillis(holder.ttl))
       .Text("broker_id", holder.broker_id);
 }
@@ -73,15 +77,6 @@ Json WaiterAsJson(const Waiter& waiter) {
 
 int UnlistedHolders(const LockInfo& lock) { return lock.holder_count - static_cast<int>(lock.holders.size()); }
 
-// The mode or the permits of all holders together.
-std::string HeldShareAsText(const LockInfo& lock) {
-  const LockMode mode = lock.holders.front().mode;
-  if (UnlistedHolders(lock) > 0) return ModeName(mode);
-  int64_t permits = 0;
-  for (const Holder& holder : lock.holders) permits += holder.permits;
-  return ShareAsText(mode, permits);
-}
-
 std::string MetadataAsText(const std::map<std::string, std::string>& metadata) {
   std::string out;
   for (const auto& [name, value] : metadata) {
@@ -91,14 +86,17 @@ std::string MetadataAsText(const std::map<std::string, std::string>& metadata) {
 }
 
 std::string StateName(const LockInfo& lock) {
-  if (!lock.holders.empty()) return "held";
-  return lock.block ? "blocked" : "free";
+  if (lock.holders.empty()) return lock.block ? "blocked" : "free";
+  const auto permits = PermitsOf(lock);
+  return permits && permits->free.value_or(0) > 0 ? absl::StrCat(*permits->free, " free") : "held";
 }
 
+// What a holder has, and for how long; what is left counts only where nobody renews it.
 std::string HolderAsText(const Holder& holder) {
-  return absl::StrCat("  holder ", holder.owner, "  ", ShareAsText(holder.mode, holder.permits),
-                      SinceAsText(holder.acquire_time), "  left ", FormatDuration(holder.time_left), "  token ",
-                      holder.fencing_token, "  id ", holder.holder_id, MetadataAsText(holder.metadata));
+  const std::string left = holder.detached ? absl::StrCat("  left ", FormatDuration(holder.time_left)) : "";
+  return absl::StrCat("  holder ", holder.owner, "  ", ShareAsText(holder.mode, holder.permits), "  for ",
+                      HeldForAsText(holder), SinceAsText(holder.acquire_time), left, "  token ", holder.fencing_token,
+                      "  id ", holder.holder_id, MetadataAsText(holder.metadata));
 }
 
 }  // namespace
@@ -106,6 +104,36 @@ std::string HolderAsText(const Holder& holder) {
 std::string ModeName(LockMode mode) {
   if (mode == LockMode::kShared) return "shared";
   return mode == LockMode::kPermit ? "permit" : "exclusive";
+}
+
+std::string HeldForAsText(const Holder& holder) {
+  auto held = std::chrono::duration_cast<Millis>(holder.held_for);
+  // An older broker does not tell it, and the clocks may differ.
+  if (held <= Millis(0) && holder.acquire_time != Time()) {
+    held =
+        std::max(std::chrono::duration_cast<Millis>(std::chrono::system_clock::now() - holder.acquire_time), Millis(0));
+  }
+  return FormatDuration(held < std::chrono::seconds(10) ? held : std::chrono::floor<std::chrono::seconds>(held));
+}
+
+std::optional<Permits> PermitsOf(const LockInfo& lock) {
+  if (lock.holders.empty() || lock.holders.front().mode != LockMode::kPermit) return std::nullopt;
+  Permits permits{.limit = lock.holders.front().limit};
+  if (permits.limit == 0 || UnlistedHolders(lock) > 0) return std::nullopt;
+  int64_t taken = 0;
+  for (const Holder& holder : lock.holders) taken += holder.permits;
+  if (!lock.block) permits.free = std::max<int64_t>(permits.limit - taken, 0);
+  return permits;
+}
+
+std::string ShareOf(const LockInfo& lock) {
+  if (lock.holders.empty()) return "";
+  const Holder& first = lock.holders.front();
+  if (UnlistedHolders(lock) > 0) return ModeName(first.mode);
+  int64_t permits = 0;
+  for (const Holder& holder : lock.holders) permits += holder.permits;
+  if (first.mode == LockMode::kPermit && first.limit > 0) return absl::StrCat(permits, " of ", first.limit);
+  return ShareAsText(first.mode, permits);
 }
 
 Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json) {
@@ -116,6 +144,9 @@ Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json) {
       .Number("token", lock.fencing_token)
       .Number("queue_length", lock.queue_length)
       .Number("holder_count", lock.holder_count);
+  const auto permits = PermitsOf(lock);
+  permits ? json.Number("limit", permits->limit) : json.Null("limit");
+  permits && permits->free ? json.Number("free", *permits->free) : json.Null("free");
   AddBlock(json, lock);
   json.List("holders", holders);
   if (!with_waiters) return json;
@@ -125,8 +156,10 @@ Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json) {
 }
 
 std::vector<std::string> LockAsText(const LockInfo& lock) {
-  std::vector<std::string> lines = {
-      absl::StrCat(lock.lock_namespace, "/", lock.key, "  ", StateName(lock), ", ", lock.queue_length, " waiting")};
+  const auto permits = PermitsOf(lock);
+  const std::string taken = permits ? absl::StrCat(", ", ShareOf(lock), " permits taken") : "";
+  std::vector<std::string> lines = {absl::StrCat(NameOf(lock.lock_namespace, lock.key), "  ", StateName(lock), taken,
+                                                 ", ", lock.queue_length, " waiting")};
   for (const Holder& holder : lock.holders) lines.push_back(HolderAsText(holder));
   if (UnlistedHolders(lock) > 0) lines.push_back(absl::StrCat("  and ", UnlistedHolders(lock), " more holders"));
   if (lock.block) {
@@ -144,24 +177,22 @@ std::vector<std::string> LockAsText(const LockInfo& lock) {
   return lines;
 }
 
-std::string LockAsRow(const LockInfo& lock, const std::string& name) {
-  const std::string share = lock.holders.empty() ? "" : HeldShareAsText(lock);
-  std::string row = absl::StrFormat("%s %-8s %-10s %5d waiting", name, StateName(lock), share, lock.queue_length);
-  if (lock.holders.empty() && !lock.block) return row;
-  const auto& left = lock.holders.empty() ? lock.block->time_left : lock.holders.front().time_left;
-  const std::string& owner = lock.holders.empty() ? lock.block->owner : lock.holders.front().owner;
+std::string LockAsRow(const LockInfo& lock) {
+  const std::string name = Column(NameOf(lock.lock_namespace, lock.key), 40);
+  const std::string row =
+      absl::StrFormat("%s %-8s %-10s %5d waiting", name, StateName(lock), ShareOf(lock), lock.queue_length);
+  if (lock.holders.empty()) {
+    if (!lock.block) return row;
+    return absl::StrFormat("%s  left %-8s %s", row, FormatDuration(lock.block->time_left), lock.block->owner);
+  }
+  const Holder& first = lock.holders.front();
   const std::string others = lock.holder_count > 1 ? absl::StrCat(" and ", lock.holder_count - 1, " more") : "";
-  return absl::StrFormat("%s  left %-8s %s%s", row, FormatDuration(left), owner, others);
-}
-
-std::string NameAsColumns(const LockInfo& lock, bool with_namespace_column) {
-  if (with_namespace_column) return Column(lock.lock_namespace, 20) + " " + Column(lock.key, 40);
-  return Column(absl::StrCat(lock.lock_namespace, "/", lock.key), 40);
+  return absl::StrFormat("%s  for %-9s %s%s", row, HeldForAsText(first), first.owner, others);
 }
 
 std::string ChangeAsText(const LockInfo& lock, const std::string& time) {
   constexpr size_t kHolders = 16;
-  std::string out = absl::StrCat(time, "  ", lock.lock_namespace, "/", lock.key, "  ", StateName(lock), ", ",
+  std::string out = absl::StrCat(time, "  ", NameOf(lock.lock_namespace, lock.key), "  ", StateName(lock), ", ",
                                  lock.queue_length, " waiting");
   for (const Holder& holder : lock.holders) {
     if (&holder == lock.holders.data() + kHolders) break;

@@ -5,6 +5,7 @@
 
 #include <distlock/inspect.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,15 +17,27 @@ namespace distlock::cli {
 // "exclusive", "shared" or "permit".
 std::string ModeName(LockMode mode);
 
+// How long a lock has been held, for people: "12s", "2h13m5s", "350ms".
+std::string HeldForAsText(const Holder& holder);
+
+// Of a semaphore whose holders are all listed.
+struct Permits {
+  int64_t limit = 0;
+  std::optional<int64_t> free;  // nothing while a lock_delay keeps some of them
+};
+std::optional<Permits> PermitsOf(const LockInfo& lock);
+
+// The mode of the holders: "exclusive", "shared"; of a semaphore "1 of 3".
+std::string ShareOf(const LockInfo& lock);
+
 // Appends to `json`.
 Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json = {});
 
 // A line for the lock, then one for each holder, the block, and each waiter.
 std::vector<std::string> LockAsText(const LockInfo& lock);
 
-// A line of `ls`. `name`: its first columns, of NameAsColumns.
-std::string LockAsRow(const LockInfo& lock, const std::string& name);
-std::string NameAsColumns(const LockInfo& lock, bool with_namespace_column);
+// A line of `ls`.
+std::string LockAsRow(const LockInfo& lock);
 
 // A line of `watch`, with at most 16 holders.
 std::string ChangeAsText(const LockInfo& lock, const std::string& time);

@@ -3,6 +3,7 @@
 // distlockctl: parses the command line and runs one command.
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -24,6 +25,9 @@ constexpr char kFooter[] =
     "distlockctl COMMAND --help explains each command, with examples:\n"
     "  distlockctl run nightly -n /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
+    "Variables: DISTLOCK_SERVER the brokers; DISTLOCK_NAMESPACE the namespace of a bare KEY; DISTLOCK_TOKEN_FILE a\n"
+    "file with the bearer token that is shown to them; DISTLOCK_TLS_CA, _CERT, _KEY, _SERVER_NAME as the flags of "
+    "TLS.\n\n"
     "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage;\n"
     "69 broker or store unavailable, or cannot do that; 70 internal error; 75 the lock was lost; 77 denied;\n"
     "128 + a signal.";
@@ -42,15 +46,37 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
   std::string named = "distlockctl";
   for (const CLI::App* command : app.get_subcommands()) named += " " + command->get_name();
   context.json = WantsJson(args);
-  const std::vector<std::string> rest = app.remaining();
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
   const bool no_command = app.get_subcommands().empty() && !rest.empty() && rest.front().rfind('-', 0) != 0;
-  const std::string what = no_command ? "'" + rest.front() + "' is not a command" : error.what();
+  std::string what = no_command ? "'" + rest.front() + "' is not a command" : error.what();
+  if (!rest.empty()) what += distlock::cli::DidYouMean(app, rest.front());
   return context.Fail(distlock::cli::UsageFailure(what + "; see " + named + " --help"));
+}
+
+// Nothing when a command is set; else the exit code.
+std::optional<int> Parse(CLI::App& app, std::vector<std::string> args, std::vector<std::string>& command_line,
+                         Context& context) {
+  if (const auto problem = distlock::cli::TakeCommand(app, args, command_line)) {
+    context.json = WantsJson(args);
+    return context.Fail(distlock::cli::UsageFailure(*problem + "; see distlockctl run --help"));
+  }
+  distlock::cli::SplitEmptyValues(args);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::Success& help) {
+    std::ostringstream text;
+    const int code = app.exit(help, text);
+    return context.PrintText(text.str()) ? code : distlock::cli::kExitInternal;
+  } catch (const CLI::ParseError& error) {
+    return UsageError(app, error, context, args);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  distlock::SilenceGrpc();
   std::vector<std::string> args(argv + 1, argv + argc);
   std::vector<std::string> command_line;
 
@@ -75,26 +101,13 @@ int main(int argc, char** argv) {
   distlock::cli::AddCompletion(app, context);
   distlock::cli::AddMan(app, context);
 
-  if (!args.empty() && args.front() == "__complete") {
-    return distlock::cli::Complete(app, context, {args.begin() + 1, args.end()});
-  }
-  if (const auto problem = distlock::cli::TakeCommand(app, args, command_line)) {
-    context.json = WantsJson(args);
-    return context.Fail(distlock::cli::UsageFailure(*problem + "; see distlockctl run --help"));
+  const bool complete = !args.empty() && args.front() == "__complete";
+  if (!complete) {
+    if (const auto code = Parse(app, args, command_line, context)) return *code;
   }
   try {
-    std::vector<std::string> reversed(args.rbegin(), args.rend());
-    app.parse(reversed);
-  } catch (const CLI::Success& help) {
-    std::ostringstream text;
-    const int code = app.exit(help, text);
-    return context.PrintText(text.str()) ? code : distlock::cli::kExitInternal;
-  } catch (const CLI::ParseError& error) {
-    return UsageError(app, error, context, args);
-  }
-  try {
-    return context.command();
-  } catch (const std::invalid_argument& error) {  // of the library: a file for TLS cannot be used
+    return complete ? distlock::cli::Complete(app, context, {args.begin() + 1, args.end()}) : context.command();
+  } catch (const std::invalid_argument& error) {  // of the library: an address or a file cannot be used
     return context.Fail(distlock::cli::UsageFailure(error.what()));
   } catch (const std::system_error& error) {  // of the library: the machine has no thread or no descriptor left
     return context.Fail(distlock::cli::OwnFailure("CANNOT_START", error.what(), distlock::cli::kExitInternal));

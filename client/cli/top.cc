@@ -11,6 +11,8 @@
 #include <cstdio>
 
 #include "commands.h"
+#include "lock_flags.h"
+#include "lock_name.h"
 #include "screen.h"
 #include "signals.h"
 #include "top_picture.h"
@@ -96,7 +98,7 @@ class Top {
   void TypeNamespace(int key) {
     constexpr int kEscape = 27;
     if (key == kKeyEnter) {
-      view_.name_space = *view_.typing;
+      view_.name_space = view_.typing->empty() ? DefaultNamespace() : *view_.typing;
       view_.first = 0;
       view_.typing.reset();
       looked_elsewhere_ = true;
@@ -123,6 +125,7 @@ int PrintOnce(const Context& context, const TopArgs& args, Client& client) {
   if (!source.Look(args.name_space)) return context.Fail(*source.seen().failure);
   View view;
   view.name_space = args.name_space;
+  view.obeys_keys = false;
   view.rows = source.seen().locks.size() + kHeadingRow + 1;
   for (const std::string& line : Picture(source.seen(), view)) {
     if (std::fprintf(stdout, "%s\n", line.c_str()) < 0) return kExitInternal;
@@ -153,7 +156,7 @@ int RunTop(const Context& context, const TopArgs& args) {
 void AddTop(CLI::App& app, Context& context) {
   auto* top = app.add_subcommand("top", "Show the locks with the longest queues, live on the terminal");
   auto args = std::make_shared<TopArgs>();
-  top->add_option("--namespace", args->name_space, "Namespace to watch (default \"default\")")->type_name("NAME");
+  AddNamespaceFlag(*top, args->name_space, "Namespace to watch");
   AddDurationFlag(
       *top, "--interval",
       [args](Millis value) {
@@ -168,7 +171,10 @@ void AddTop(CLI::App& app, Context& context) {
       "Examples:\n"
       "  distlockctl top --namespace billing\n"
       "  distlockctl top --once | head -20");
-  top->callback([&context, args] { context.command = [&context, args] { return RunTop(context, *args); }; });
+  top->callback([&context, args] {
+    if (args->name_space.empty()) args->name_space = DefaultNamespace();
+    context.command = [&context, args] { return RunTop(context, *args); };
+  });
 }
 
 }  // namespace distlock::cli

@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 
+#include "lock_name.h"
 #include "lock_view.h"
 #include "printable.h"
 
@@ -35,16 +36,16 @@ const char* OrderName(View::Order order) {
 }
 
 std::string Row(const LockInfo& lock) {
-  const std::string key = Column(lock.key, 40);
+  const std::string key = Column(NameOf(lock.lock_namespace, lock.key), 40);
   std::string counts = absl::StrFormat("%s %7d %7d", key, lock.queue_length, lock.holder_count);
   if (lock.holders.empty() && !lock.block) return counts;
   if (lock.holders.empty()) {
-    return absl::StrFormat("%s  %-9s %9s  %s", counts, "blocked", FormatDuration(lock.block->time_left),
-                           Printable(lock.block->owner));
+    return absl::StrFormat("%s  %-9s %9s  %s", counts, "blocked", "",
+                           absl::StrCat("for another ", FormatDuration(lock.block->time_left),
+                                        ", by the lock delay of ", Printable(lock.block->owner)));
   }
   const Holder& holder = lock.holders.front();
-  return absl::StrFormat("%s  %-9s %9s  %s%s", counts, ModeName(holder.mode), FormatDuration(holder.time_left),
-                         Printable(holder.owner),
+  return absl::StrFormat("%s  %-9s %9s  %s%s", counts, ShareOf(lock), HeldForAsText(holder), Printable(holder.owner),
                          lock.holder_count > 1 ? absl::StrCat(" and ", lock.holder_count - 1, " more") : "");
 }
 
@@ -56,18 +57,20 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   lines.push_back(absl::StrCat("distlock ", Printable(status.version), "  broker ", Printable(status.broker_id),
                                "  up ", FormatDuration(status.uptime), "  store ", status.store_up ? "up" : "DOWN",
                                status.draining ? "  DRAINING" : ""));
-  lines.push_back(absl::StrFormat(
-      "broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f grants/s", seen.streams,
-      status.leases, status.waiters, Printable(view.name_space.empty() ? "default" : view.name_space),
-      seen.locks.size(), seen.more_locks ? "+" : "", waiting, seen.grants_per_s));
+  lines.push_back(
+      absl::StrFormat("broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f grants/s",
+                      seen.streams, status.leases, status.waiters, Printable(view.name_space), seen.locks.size(),
+                      seen.more_locks ? "+" : "", waiting, seen.grants_per_s));
   if (view.typing) {
     lines.push_back(absl::StrCat("namespace: ", Printable(*view.typing), "_"));
   } else if (seen.failure) {
     lines.push_back("! " + Printable(seen.failure->message.empty() ? seen.failure->reason : seen.failure->message));
   } else {
-    lines.push_back(absl::StrCat("sorted by ", OrderName(view.order), "   q quit, s sort, n namespace"));
+    lines.push_back(
+        absl::StrCat("sorted by ", OrderName(view.order), view.obeys_keys ? "   q quit, s sort, n namespace" : ""));
   }
-  lines.push_back(absl::StrFormat("%-40s %7s %7s  %-9s %9s  %s", "KEY", "QUEUE", "HOLDERS", "MODE", "LEFT", "HOLDER"));
+  lines.push_back(
+      absl::StrFormat("%-40s %7s %7s  %-9s %9s  %s", "LOCK", "QUEUE", "HOLDERS", "MODE", "HELD FOR", "HOLDER"));
   return lines;
 }
 

@@ -58,6 +58,7 @@ struct View {
   size_t first = 0;                   // index of the lock at the top of the list
   size_t rows = 24;                   // lines on the screen
   std::optional<std::string> typing;  // a namespace that is being typed
+  bool obeys_keys = true;             // says which
 };
 
 inline constexpr size_t kHeadingRow = 3;

@@ -14,13 +14,12 @@ void Describe(const LockFlags& lock, const MultiGuard& guard, Supervision& plan)
   const std::vector<std::string> keys = lock.Keys();
   std::vector<int64_t> tokens;
   for (size_t i = 0; i < guard.size(); ++i) tokens.push_back(guard.token(i));
-  const std::vector<std::pair<std::string, std::string>> env = {
-      {"DISTLOCK_KEY", keys.front()},
-      {"DISTLOCK_KEYS", absl::StrJoin(keys, "\n")},
-      {"DISTLOCK_NAMESPACE", lock.name_space.empty() ? "default" : lock.name_space},
-      {"DISTLOCK_TOKEN", std::to_string(tokens.front())},
-      {"DISTLOCK_TOKENS", absl::StrJoin(tokens, "\n")},
-      {"DISTLOCK_HOLDER_ID", guard.part(0).holder_id()}};
+  const std::vector<std::pair<std::string, std::string>> env = {{"DISTLOCK_KEY", keys.front()},
+                                                                {"DISTLOCK_KEYS", absl::StrJoin(keys, "\n")},
+                                                                {"DISTLOCK_NAMESPACE", lock.name_space},
+                                                                {"DISTLOCK_TOKEN", std::to_string(tokens.front())},
+                                                                {"DISTLOCK_TOKENS", absl::StrJoin(tokens, "\n")},
+                                                                {"DISTLOCK_HOLDER_ID", guard.part(0).holder_id()}};
   plan.env.insert(plan.env.end(), env.begin(), env.end());
 }
 

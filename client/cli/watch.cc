@@ -15,13 +15,14 @@
 #include "commands.h"
 #include "end_by_signal.h"
 #include "lock_view.h"
+#include "other_reading.h"
 #include "search_flags.h"
 
 namespace distlock::cli {
 namespace {
 
 struct WatchArgs {
-  std::string key;
+  LockFlags lock;
   ListArgs search;
   bool many = false;  // all locks of `search`, instead of `key`
 };
@@ -65,13 +66,13 @@ class Printed {
 };
 
 // A watch goes on when no broker is found; the first time it is to say so.
-std::optional<Refusal> Unreachable(Inspector& inspector, const WatchArgs& args, const std::string& name_space) {
+std::optional<Refusal> Unreachable(Inspector& inspector, const WatchArgs& args) {
   const auto of = [](const auto& looked) {
     const bool unreachable = !looked.ok() && !looked.refusal().cause.empty();
     return unreachable ? std::optional(looked.refusal()) : std::nullopt;
   };
-  return args.many ? of(inspector.List(args.search.prefix, name_space, "", 1))
-                   : of(inspector.Look(args.key, name_space));
+  return args.many ? of(inspector.List(args.search.prefix, args.search.name_space, "", 1))
+                   : of(inspector.Look(args.lock.key, args.lock.name_space));
 }
 
 int Watch(const Context& context, const WatchArgs& args) {
@@ -80,17 +81,18 @@ int Watch(const Context& context, const WatchArgs& args) {
   if (!client) return failed;
   EndBySignal end(signals);
   bool printed = true;
+  bool first = !args.many;
   Printed last;
   const auto print = [&](const LockInfo& lock) {
+    if (std::exchange(first, false) && IsFree(lock)) WarnOfOtherReading(context, *client, args.lock);
     if (last.IsNew(lock)) printed = printed && PrintChange(context, lock);
-    if (args.many && !lock.held() && lock.queue_length == 0 && !lock.block) last.Forget(lock);
+    if (args.many && IsFree(lock)) last.Forget(lock);
     if (!printed) end.End();
   };
   Inspector inspector(*client);
-  const std::string name_space = args.search.all_namespaces ? kAllNamespaces : args.search.name_space;
-  if (const auto why = Unreachable(inspector, args, name_space)) return context.Fail(FailureFrom(context, *why));
-  const Refusal why = args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), name_space)
-                                : inspector.Watch(args.key, print, end.token(), name_space);
+  if (const auto why = Unreachable(inspector, args)) return context.Fail(FailureFrom(context, *why));
+  const Refusal why = args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), args.search.name_space)
+                                : inspector.Watch(args.lock.key, print, end.token(), args.lock.name_space);
   if (!printed) return kExitInternal;
   return why.reason == RefusalReason::kCancelled ? kExitOk : context.Fail(FailureFrom(context, why));
 }
@@ -100,7 +102,8 @@ int Watch(const Context& context, const WatchArgs& args) {
 void AddWatch(CLI::App& app, Context& context) {
   auto* watch = app.add_subcommand("watch", "Print a line for each change of a lock's holders and waiters");
   auto watched = std::make_shared<WatchArgs>();
-  auto* watched_key = watch->add_option("KEY", watched->key, "Key of the lock")->option_text(" ");
+  auto* watched_key =
+      watch->add_option("KEY", watched->lock.key, "Name of the lock: KEY, or NAMESPACE:KEY")->option_text(" ");
   AddSearchFlags(*watch, watched->search, "Namespace of the lock or the prefix", "Watch all locks that begin with P");
   AddContextFlags(*watch, context);
   watch->footer(
@@ -121,6 +124,8 @@ void AddWatch(CLI::App& app, Context& context) {
     if (watched->many == (watched_key->count() > 0)) {
       throw CLI::ValidationError("KEY", "give one KEY, or --prefix or -A instead");
     }
+    watched->lock.name_space = watched->search.name_space;
+    watched->many ? ReadSearch(watched->search) : ReadNames(watched->lock, watched_key);
     context.command = [&context, watched] { return Watch(context, *watched); };
   });
 }

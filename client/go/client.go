@@ -98,6 +98,9 @@ func Dial(address string, options ...DialOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := channel.CheckToken(targets); err != nil {
+		return nil, err
+	}
 	for _, target := range targets {
 		conn, err := channel.Open(target, made.grpcOptions) // does not connect
 		if err != nil {

@@ -26,7 +26,7 @@ using core::RefusalReason;
 // than it is, with the message percent-encoded beside it. With these bounds both together have less than 6.5 KiB.
 constexpr size_t kMaxMessageBytes = 768;
 constexpr size_t kMaxEncodedMessageBytes = 1024;
-constexpr size_t kMaxNameBytes = 640;  // namespace/key; with the default limits at most 577
+constexpr size_t kMaxNameBytes = 640;  // namespace:key; with the default limits at most 577
 constexpr size_t kMaxOwnerBytes = 256;
 constexpr size_t kMaxDescriptionBytes = 256;
 constexpr size_t kMaxViolationsBytes = 1536;  // all violations together
@@ -79,7 +79,7 @@ void AddResource(const v1::Refusal& refusal, const core::LockName& about, wire::
   const auto [ns, key] = about.Decode();
   wire::ResourceInfo resource;
   resource.set_resource_type("lock");
-  resource.set_resource_name(Cut(CleanText(absl::StrCat(ns, "/", key)), kMaxNameBytes));
+  resource.set_resource_name(Cut(CleanText(absl::StrCat(ns, ":", key)), kMaxNameBytes));
   if (refusal.holders_size() > 0) {
     resource.set_owner(Cut(refusal.holders(0).owner(), kMaxOwnerBytes));
     resource.set_description(absl::StrCat("held by holder ", refusal.holders(0).holder_id()));

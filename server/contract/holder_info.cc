@@ -16,12 +16,17 @@ constexpr int kMostShards = 64;
 
 }  // namespace
 
-std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard, std::string_view identity) {
+std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard, std::string_view identity,
+                     bool detached) {
   v1::Holder facts;
   facts.set_owner(spec.owner());
   *facts.mutable_metadata() = spec.metadata();
   facts.set_mode(spec.mode() == v1::LOCK_MODE_UNSPECIFIED ? v1::LOCK_MODE_EXCLUSIVE : spec.mode());
-  if (spec.mode() == v1::LOCK_MODE_PERMIT) facts.set_permits(std::max(spec.permits(), 1));
+  if (spec.mode() == v1::LOCK_MODE_PERMIT) {
+    facts.set_permits(std::max(spec.permits(), 1));
+    facts.set_limit(std::max(spec.limit(), 1));
+  }
+  facts.set_detached(detached);
   facts.set_broker_id(shard == 0 ? std::string(broker_id) : absl::StrCat(std::string(broker_id), "/", shard));
   facts.set_identity(CleanText(identity));
   return facts.SerializeAsString();
@@ -43,6 +48,8 @@ v1::Holder ParseInfo(std::string_view info) {
   facts.set_broker_id(read.broker_id().substr(0, read.broker_id().find('/')));
   if (v1::LockMode_IsValid(read.mode()) && read.mode() != v1::LOCK_MODE_UNSPECIFIED) facts.set_mode(read.mode());
   facts.set_permits(read.permits());
+  facts.set_limit(read.limit());
+  facts.set_detached(read.detached());
   facts.set_identity(std::move(*read.mutable_identity()));
   return facts;
 }

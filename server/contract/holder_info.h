@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The public facts about a caller, as the store keeps them beside the owner id: a distlock.v1.Holder with only owner,
-// metadata, mode, permits, broker_id and identity set. "/shard" follows broker_id, except for shard 0. Pure; any
-// thread.
+// metadata, mode, permits, limit, broker_id, identity and detached set. "/shard" follows broker_id, except for shard 0.
+// Pure; any thread.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@
 namespace distlock::contract {
 
 // `identity`: what the caller has proven; may be "".
-std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard, std::string_view identity = {});
+std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard, std::string_view identity = {},
+                     bool detached = false);
 
 // Bytes that replace the mode when they are appended to an info.
 std::string ModeOverride(v1::LockMode mode);

@@ -102,9 +102,15 @@ v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about)
   const core::LockName& lock = refused.about.empty() ? about : refused.about;
   v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(lock)), refused.retry_after);
   *refusal.mutable_waited() = ToProto(refused.waited);
-  for (const core::HolderView& holder : refused.holders) {
-    if (!IsBlocked(holder.owner)) *refusal.add_holders() = HolderOf(holder);
+  bool is_renewed = false;
+  for (const core::HolderView& view : refused.holders) {
+    if (IsBlocked(view.owner)) continue;
+    v1::Holder& holder = *refusal.add_holders();
+    holder = HolderOf(view);
+    is_renewed = is_renewed || !holder.detached();
   }
+  // It will not be gone then.
+  if (is_renewed && refused.reason == RefusalReason::kLockHeld) refusal.clear_retry_after();
   if (const auto block = BlockOf(refused.holders)) *refusal.mutable_block() = *block;
   refusal.set_queue_length(static_cast<int32_t>(refused.queue_length));
   return refusal;

@@ -21,7 +21,7 @@ std::string Show(core::Duration duration) {
 std::string Show(const core::LockName& name) {
   if (name.empty()) return "the lock";
   const auto [ns, key] = name.Decode();
-  return absl::StrCat("lock \"", Shorten(CleanText(absl::StrCat(ns, "/", key)), kShownNameBytes), "\"");
+  return absl::StrCat("lock \"", Shorten(CleanText(absl::StrCat(ns, ":", key)), kShownNameBytes), "\"");
 }
 
 }  // namespace distlock::contract

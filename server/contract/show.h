@@ -12,7 +12,7 @@ namespace distlock::contract {
 
 std::string Show(core::Duration duration);  // such as 1.5s, rounded to milliseconds
 
-// lock "namespace/key" as the user wrote them, cut to 160 bytes; "the lock" when `name` is empty.
+// lock "namespace:key" as the user wrote them, cut to 160 bytes; "the lock" when `name` is empty.
 std::string Show(const core::LockName& name);
 
 }  // namespace distlock::contract

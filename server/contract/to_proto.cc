@@ -125,6 +125,7 @@ v1::Holder HolderOf(const core::HolderView& view) {
   *holder.mutable_acquire_time() = ToProto(view.since);
   *holder.mutable_time_left() = ToProto(view.time_left);
   *holder.mutable_ttl() = ToProto(view.ttl);
+  if (view.held_for > core::Duration::zero()) *holder.mutable_held_for() = ToProto(view.held_for);
   return holder;
 }
 

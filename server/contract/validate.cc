@@ -217,7 +217,9 @@ std::vector<core::Acquire> Validator::Locks(const google::protobuf::RepeatedPtrF
     const std::string field = absl::StrCat(std::string(path), "[", i, "]");
     const core::Acquire& part = parts.emplace_back(Spec(specs[i], field, detached));
     if (specs.size() == 1) break;
-    if (!names.insert(part.name).second) Bad(FieldPath(field, "key"), "names a lock of this request a second time");
+    if (!names.insert(part.name).second) {
+      Bad(FieldPath(field, "key"), absl::StrCat("names ", Show(part.name), " a second time"));
+    }
     if (part.max_wait != parts.front().max_wait) {
       Bad(FieldPath(field, "max_wait"),
           absl::StrCat("is not that of ", std::string(path), "[0]; it counts for all locks together"));

@@ -28,6 +28,7 @@
 #include "ops/log.h"
 #include "ops/options.h"
 #include "rpc/frame_defence.h"
+#include "rpc/grpc_log.h"
 #include "rpc/server.h"
 #include "shard/boot_clock.h"
 #include "store/open_store.h"
@@ -72,6 +73,24 @@ struct Access {
   Reloader reloader;
 };
 
+// What gRPC says becomes lines of the log, at most one of each kind in ten seconds: whoever connects can cause them.
+void LogForGrpc() {
+  rpc::TakeOverGrpcLog([](const rpc::GrpcLine& line) {
+    static ops::LogLimit handshakes(absl::Seconds(10));
+    static ops::LogLimit others(absl::Seconds(10));
+    const std::string problem = rpc::HandshakeProblem(line.text);
+    if (!problem.empty()) {
+      if (const auto held_back = handshakes.Pass()) {
+        ops::Warn("a TLS handshake with a client failed", {{"cause", problem}, {"held_back", *held_back}});
+      }
+    } else if (!line.is_error || line.text.find("No match found for server name") != std::string::npos) {
+      ops::Debug("gRPC", {{"said", line.text}});
+    } else if (const auto held_back = others.Pass()) {
+      ops::Warn("gRPC", {{"said", line.text}, {"held_back", *held_back}});
+    }
+  });
+}
+
 void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
     // Nobody asked for as many as the default, so less is no trouble while it is enough for one busy caller.
@@ -104,6 +123,7 @@ std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
 }
 
 int Serve(const ops::Options& options) {
+  LogForGrpc();
   if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
   const std::vector<int> inherited = door::InheritedSockets();  // changes the environment: before any thread
   const Supervisor supervisor;

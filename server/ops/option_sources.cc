@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <sstream>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "distlock/wire/given_file.h"
+#include "distlock/wire/nearest.h"
 #include "ops/option_table.h"
 #include "ops/secrets.h"
 #include "ops/text.h"
@@ -18,10 +18,11 @@ namespace distlock::ops {
 namespace {
 
 // Variables of clients, and of commands that run under a lock. They may also be set where a broker is started.
-constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER",      "DISTLOCK_KEY",       "DISTLOCK_KEYS",
-                                                 "DISTLOCK_NAMESPACE",   "DISTLOCK_TOKEN",     "DISTLOCK_TOKENS",
-                                                 "DISTLOCK_HOLDER_ID",   "DISTLOCK_LEASE_ID",  "DISTLOCK_TTL",
-                                                 "DISTLOCK_LOST_REASON", "DISTLOCK_TOKEN_FILE"};
+constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER",         "DISTLOCK_KEY",        "DISTLOCK_KEYS",
+                                                 "DISTLOCK_NAMESPACE",      "DISTLOCK_TOKEN",      "DISTLOCK_TOKENS",
+                                                 "DISTLOCK_HOLDER_ID",      "DISTLOCK_LEASE_ID",   "DISTLOCK_TTL",
+                                                 "DISTLOCK_LOST_REASON",    "DISTLOCK_TOKEN_FILE", "DISTLOCK_TLS_CA",
+                                                 "DISTLOCK_TLS_SERVER_NAME"};
 
 struct Setting {
   const OptionRow* row;
@@ -35,34 +36,13 @@ struct CommandLine {
   Invocation::Action action = Invocation::Action::kServe;
 };
 
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 // The option whose name is nearest, or null.
 const OptionRow* Nearest(std::string_view name) {
-  const OptionRow* best = nullptr;
-  size_t best_distance = std::min<size_t>(3, name.size() / 3 + 1);
-  for (const OptionRow& row : OptionTable()) {
-    const bool cut_short = name.size() > 3 && row.name.starts_with(name);
-    const size_t distance = cut_short ? 1 : EditDistance(name, row.name);
-    if (distance < best_distance || (distance == best_distance && best == nullptr)) {
-      best = &row;
-      best_distance = distance;
-    }
-  }
-  return best;
+  const std::span<const OptionRow> rows = OptionTable();
+  std::vector<std::string_view> names;
+  for (const OptionRow& row : rows) names.push_back(row.name);
+  const size_t nearest = wire::Nearest(name, names);
+  return nearest == names.size() ? nullptr : &rows[nearest];
 }
 
 std::string Suggestion(std::string_view name, std::string_view prefix) {

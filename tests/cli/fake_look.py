@@ -16,6 +16,9 @@ class Look:
         holder.acquire_time.FromMilliseconds(int(lease.since * 1000))
         holder.time_left.FromMilliseconds(lease.ttl_ms())
         holder.ttl.FromMilliseconds(lease.ttl_ms())
+        holder.limit = lease.spec.limit
+        holder.held_for.FromMilliseconds(int((time.time() - lease.since) * 1000))
+        holder.detached = lease.stream is None
         return holder
 
     def _lock_of(self, name):

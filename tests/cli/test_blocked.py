@@ -22,12 +22,12 @@ def blocked(ctl, broker):
 
 
 def test_as_text(ctl, broker, blocked):
-    assert re.fullmatch(r"default/k  blocked, 0 waiting\n  blocked for another 2\S+s \(lock delay of ann\)\n",
+    assert re.fullmatch(r"default:k  blocked, 0 waiting\n  blocked for another 2\S+s \(lock delay of ann\)\n",
                         ctl("show", "k").stdout)
-    assert re.fullmatch(r"default/k +blocked +0 waiting  left 2\S+s +ann\n", ctl("ls").stdout)
-    assert re.fullmatch(r"\S+  default/k  blocked, 0 waiting; lock delay of ann", line(ctl.start("watch", "k")))
+    assert re.fullmatch(r"default:k +blocked +0 waiting  left 2\S+s +ann\n", ctl("ls").stdout)
+    assert re.fullmatch(r"\S+  default:k  blocked, 0 waiting; lock delay of ann", line(ctl.start("watch", "k")))
     row = ctl("top", "--once").stdout.splitlines()[4].split()
-    assert row[:4] == ["k", "0", "0", "blocked"] and row[-1] == "ann"
+    assert row[:4] == ["default:k", "0", "0", "blocked"] and row[-1] == "ann"
 
 
 def test_as_json(ctl, broker, blocked):
@@ -44,8 +44,8 @@ def test_beside_a_holder(ctl, fake):
     ctl("acquire", "k", "--owner", "bob", "-s")
     fake.fake.block("k", "ann", 29_000)
     first, holder, block = ctl("show", "k").stdout.splitlines()
-    assert first == "default/k  held, 0 waiting" and holder.startswith("  holder bob  shared  ")
+    assert first == "default:k  held, 0 waiting" and holder.startswith("  holder bob  shared  ")
     assert block == "  blocked for another 29s (lock delay of ann)"
     row = ctl("ls").stdout
-    assert re.fullmatch(r"default/k +held +shared +0 waiting  left \S+ +bob\n", row)
+    assert re.fullmatch(r"default:k +held +shared +0 waiting  for \S+ +bob\n", row)
     assert line(ctl.start("watch", "k")).endswith("; lock delay of ann")

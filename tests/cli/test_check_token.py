@@ -14,7 +14,7 @@ def taken(ctl):
 def test_the_newest(ctl, broker):
     token = taken(ctl)
     done = ctl("check-token", *K, str(token))
-    assert (done.returncode, done.stdout) == (0, f"ns/k: {token} is the newest token\n")
+    assert (done.returncode, done.stdout) == (0, f"ns:k: {token} is the newest token\n")
     [answer] = ctl.json("check-token", *K, str(token))
     assert answer == {"namespace": "ns", "key": "k", "token": token, "newest": True, "newest_token": token}
 
@@ -22,7 +22,7 @@ def test_the_newest(ctl, broker):
 def test_an_older_one(ctl, broker):
     old, new = taken(ctl), taken(ctl)
     done = ctl("check-token", *K, str(old))
-    assert (done.returncode, done.stdout) == (1, f"ns/k: {old} is not the newest token: {new} is\n")
+    assert (done.returncode, done.stdout) == (1, f"ns:k: {old} is not the newest token: {new} is\n")
     done = ctl("check-token", *K, str(old), "-o", "json")
     assert done.returncode == 1
     assert done.stdout == (f'{{"namespace":"ns","key":"k","token":{old},"newest":false,"newest_token":{new}}}\n')
@@ -30,7 +30,7 @@ def test_an_older_one(ctl, broker):
 
 def test_a_lock_that_nobody_took(ctl, broker):
     done = ctl("check-token", "nobody", "7")
-    assert (done.returncode, done.stdout) == (1, "default/nobody: 7 is not the newest token, which is not known\n")
+    assert (done.returncode, done.stdout) == (1, "default:nobody: 7 is not the newest token, which is not known\n")
     done = ctl("check-token", "nobody", "7", "-o", "json")
     assert done.returncode == 1 and '"newest":false,"newest_token":0' in done.stdout
 

@@ -49,10 +49,10 @@ class TestForceRelease:
     def test_takes_it_and_says_from_how_many(self, ctl, broker):
         for _ in range(2):
             ctl("acquire", "k", "--shared")
-        assert ctl("force-release", "k", "--reason", "why").stdout == "default/k was taken from 2 holders\n"
+        assert ctl("force-release", "k", "--reason", "why").stdout == "default:k was taken from 2 holders\n"
         assert broker.free("k")
         nobody = ctl("force-release", "k")
-        assert (nobody.returncode, nobody.stdout) == (1, "default/k was held by nobody\n")
+        assert (nobody.returncode, nobody.stdout) == (1, "default:k was held by nobody\n")
 
     def test_from_one_holder_as_json(self, ctl, broker):
         [lease] = ctl.json("acquire", "k", "--namespace", "n")
@@ -193,17 +193,18 @@ class TestShowAndLs:
         ctl.start("hold", "k", "--owner", "eve")
         eventually(lambda: broker.queue_length("k") == 1)
         text = ctl("show", "k").stdout
-        assert text.startswith("default/k  held, 1 waiting\n  holder bob  exclusive  since 20") and "why=test" in text
+        assert re.match(r"default:k  held, 1 waiting\n  holder bob  exclusive  for \S+  since 20\S+  token ", text)
+        assert "why=test" in text
         assert "\n  waiter 1 eve  exclusive  since 20" in text
         [lock] = ctl.json("show", "k")
-        assert list(lock) == ["namespace", "key", "token", "queue_length", "holder_count", "block", "holders",
-                              "waiters"]
+        assert list(lock) == ["namespace", "key", "token", "queue_length", "holder_count", "limit", "free", "block",
+                              "holders", "waiters"]
         assert lock["block"] is None and "blocked" not in lock["holders"][0]
         assert lock["holders"][0]["owner"] == "bob" and lock["holders"][0]["metadata"] == {"why": "test"}
         assert lock["waiters"][0]["owner"] == "eve" and lock["waiters"][0]["since"].startswith("20")
 
     def test_show_a_free_lock(self, ctl, broker):
-        assert ctl("show", "nobody").stdout == "default/nobody  free, 0 waiting\n"
+        assert ctl("show", "nobody").stdout == "default:nobody  free, 0 waiting\n"
 
     def test_ls(self, ctl, broker):
         for key in ("a/1", "a/2", "a/3", "b/1"):
@@ -217,17 +218,17 @@ class TestShowAndLs:
         for namespace in ("default", "other"):
             ctl("acquire", "k", "--namespace", namespace)
         ctl("acquire", "another", "--namespace", "other")
-        rows = sorted(row.split()[:3] for row in ctl("ls", "-A").stdout.splitlines())
-        assert rows == [["default", "k", "held"], ["other", "another", "held"], ["other", "k", "held"]]
+        rows = sorted(row.split()[:2] for row in ctl("ls", "-A").stdout.splitlines())
+        assert rows == [["default:k", "held"], ["other:another", "held"], ["other:k", "held"]]
         locks = ctl.json("ls", "--all-namespaces")
-        assert sorted([lock["namespace"], lock["key"]] for lock in locks) == [row[:2] for row in rows]
+        assert sorted(f"{lock['namespace']}:{lock['key']}" for lock in locks) == [row[0] for row in rows]
         for flags in (["--namespace", "other"], ["--prefix", "k"]):
             assert ctl("ls", "-A", *flags).returncode == 64
 
     def test_ls_goes_through_all_pages(self, ctl, fake):
         fake.take(["a", "b", "c"])
         done = ctl("ls")
-        assert [row.split()[0] for row in done.stdout.splitlines()] == ["default/a", "default/b", "default/c"]
+        assert [row.split()[0] for row in done.stdout.splitlines()] == ["default:a", "default:b", "default:c"]
         assert (done.returncode, done.stderr) == (0, "")
 
     def test_ls_says_that_there_are_more(self, ctl, broker):

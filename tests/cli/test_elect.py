@@ -16,7 +16,7 @@ STAYS = ["--", "sh", "-c", "echo up $$ $DISTLOCK_TOKEN; read x; exit 3"]
 def leader(ctl, broker):
     """Leads boss until a signal."""
     process = ctl.start("elect", "boss", "--value", "10.0.0.7:9000", "--owner", "ann")
-    assert line(process).startswith("elected: default/boss, token ")
+    assert line(process).startswith("elected: default:boss, token ")
     return process
 
 

@@ -30,7 +30,7 @@ def test_events_as_json_and_release_by_signal(ctl, broker):
 
 def test_text(ctl, broker):
     process = ctl.start("hold", "k")
-    assert line(process).startswith("granted: default/k, token ")
+    assert line(process).startswith("granted: default:k, token ")
     process.send_signal(signal.SIGINT)
     assert line(process) == "released: released"
     assert ends(process) == 0

@@ -151,8 +151,8 @@ class TestShowAndLs:
         ctl.start("run", "k", "--owner", "eve", "--", "true")
         eventually(lambda: broker.queue_length("k") == 1)
         top, ann, bob, eve = ctl("show", "k").stdout.splitlines()
-        assert top == "default/k  held, 1 waiting"
-        assert ann.startswith("  holder ann  shared  since 20") and bob.startswith("  holder bob  shared  since 20")
+        assert top == "default:k  held, 1 waiting"
+        assert ann.startswith("  holder ann  shared  for ") and bob.startswith("  holder bob  shared  for ")
         assert eve.startswith("  waiter 1 eve  exclusive  since 20")
         [lock] = ctl.json("show", "k")
         assert [(h["owner"], h["mode"], h["permits"]) for h in lock["holders"]] == [("ann", "shared", 0),
@@ -167,9 +167,10 @@ class TestShowAndLs:
         holders = [inside("--limit", "4", "--permits", n, "--owner", "has" + n) for n in ("1", "3")]
         ctl.start("run", "k", "--limit", "4", "--permits", "2", "--owner", "eve", "--", "true")
         eventually(lambda: broker.queue_length("k") == 1)
-        _, one, three, eve = ctl("show", "k").stdout.splitlines()
-        assert one.startswith("  holder has1  1 permit  since 20")
-        assert three.startswith("  holder has3  3 permits  since 20")
+        first, one, three, eve = ctl("show", "k").stdout.splitlines()
+        assert first == "default:k  held, 4 of 4 permits taken, 1 waiting"
+        assert one.startswith("  holder has1  1 permit  for ")
+        assert three.startswith("  holder has3  3 permits  for ")
         assert eve.startswith("  waiter 1 eve  2 permits  since 20")
         [lock] = ctl.json("show", "k")
         assert [(h["mode"], h["permits"]) for h in lock["holders"]] == [("permit", 1), ("permit", 3)]
@@ -184,12 +185,17 @@ class TestShowAndLs:
             ctl("acquire", "pool", "--owner", "bob", "--limit", "4", "--permits", permits)
         ctl("acquire", "alone", "--owner", "eve")
         rows = {row.split()[0]: row for row in ctl("ls", "--all").stdout.splitlines()}
-        assert " shared " in rows["default/table"] and rows["default/table"].endswith(" ann and 2 more")
-        assert " 3 permits " in rows["default/pool"] and rows["default/pool"].endswith(" bob and 1 more")
-        assert " exclusive " in rows["default/alone"] and rows["default/alone"].endswith(" eve")
+        assert " shared " in rows["default:table"] and rows["default:table"].endswith(" ann and 2 more")
+        assert " 1 free   3 of 4 " in rows["default:pool"] and rows["default:pool"].endswith(" bob and 1 more")
+        assert " exclusive " in rows["default:alone"] and rows["default:alone"].endswith(" eve")
         locks = {lock["key"]: lock for lock in ctl.json("ls", "--all")}
         assert {key: lock["holder_count"] for key, lock in locks.items()} == {"table": 3, "pool": 2, "alone": 1}
         assert [(h["mode"], h["permits"]) for h in locks["pool"]["holders"]] == [("permit", 1), ("permit", 2)]
+        assert {key: (lock["limit"], lock["free"]) for key, lock in locks.items()} == {
+            "table": (None, None), "pool": (4, 1), "alone": (None, None)}
+        assert ctl("show", "pool").stdout.startswith("default:pool  1 free, 3 of 4 permits taken, 0 waiting\n")
+        [row] = [row for row in ctl("top", "--once").stdout.splitlines() if row.startswith("default:pool ")]
+        assert " 3 of 4 " in row
         assert all("waiters" not in lock for lock in locks.values())
 
 

@@ -22,7 +22,7 @@ def clean(text, lines):
 @pytest.fixture
 def holder(ctl, broker):
     process = ctl.start("hold", EVIL, "--namespace", "ns", "--owner", EVIL, "--metadata", f"why={EVIL}")
-    assert line(process).startswith(f"granted: ns/{SHOWN}, token ")
+    assert line(process).startswith(f"granted: ns:{SHOWN}, token ")
     return process
 
 
@@ -34,7 +34,7 @@ def test_show_ls_and_watch(ctl, broker, holder):
     eventually(lambda: broker.lock(EVIL, "ns").queue_length == 1)
     shown = ctl("show", *IT).stdout
     clean(shown, 3)
-    assert shown.startswith(f"ns/{SHOWN}  held, 1 waiting\n  holder {SHOWN}  ") and f" why={SHOWN}\n" in shown
+    assert shown.startswith(f"ns:{SHOWN}  held, 1 waiting\n  holder {SHOWN}  ") and f" why={SHOWN}\n" in shown
     assert f"\n  waiter 1 {SHOWN}  " in shown
     clean(ctl("ls", "--namespace", "ns").stdout, 1)
     clean(ctl("top", "--once", "--namespace", "ns").stdout, 5)
@@ -49,7 +49,7 @@ UNSEEN_SHOWN = "a<U+202E>gpj.exe<U+2066><U+200B>z<U+FEFF><U+00AD><U+E0041>"
 
 def test_characters_that_show_nothing_or_turn_the_text_are_made_visible(ctl, broker):
     ctl("acquire", UNSEEN, "--owner", UNSEEN)
-    assert ctl("show", UNSEEN).stdout.startswith(f"default/{UNSEEN_SHOWN}  held, 0 waiting\n  holder {UNSEEN_SHOWN}  ")
+    assert ctl("show", UNSEEN).stdout.startswith(f"default:{UNSEEN_SHOWN}  held, 0 waiting\n  holder {UNSEEN_SHOWN}  ")
     for command in (["ls"], ["top", "--once"]):
         assert f"{UNSEEN_SHOWN} " in ctl(*command).stdout
     assert UNSEEN_SHOWN in ctl("acquire", UNSEEN, "-n").stderr
@@ -104,7 +104,8 @@ def test_elect_leader_and_observe(ctl, broker):
 
 
 def test_a_lost_lock(ctl, fake):
-    holder = ctl.start("run", "-k", EVIL, "-k", "other", "--ttl", "1s", "--", "sh", "-c", "echo up; exec sleep 60")
+    holder = ctl.start("run", "-k", EVIL, "-k", "other", "--namespace", "default", "--ttl", "1s", "--", "sh", "-c",
+                       "echo up; exec sleep 60")
     assert line(holder) == "up"
     fake.lose(EVIL)
     assert ends(holder) == 75
@@ -122,4 +123,4 @@ def test_output_for_shells_is_unchanged(ctl, broker):
     assert names == ["DISTLOCK_LEASE_ID", "DISTLOCK_TOKEN", "DISTLOCK_HOLDER_ID", "DISTLOCK_TTL"]
     told = ctl("run", *IT, "-n", "--", "true")
     assert told.returncode == 1
-    assert ctl("run", "k" + EVIL, "--", "printenv", "DISTLOCK_KEY").stdout == f"k{EVIL}\n"
+    assert ctl("run", "k" + EVIL, "--namespace", "default", "--", "printenv", "DISTLOCK_KEY").stdout == f"k{EVIL}\n"

@@ -144,7 +144,7 @@ class TestBusy:
     @pytest.mark.parametrize("flags", [["-n", "-q"], ["-nq"], ["--timeout", "500ms", "--quiet"]])
     def test_quiet_and_busy(self, ctl, broker, command, flags):
         done = ctl(*command[:2], *flags, *command[2:])
-        assert (done.returncode, done.stdout.replace("queued: default/k, 0 ahead, held by bob\n", ""), done.stderr) == (
+        assert (done.returncode, done.stdout.replace("queued: default:k, 0 ahead, held by bob\n", ""), done.stderr) == (
             1, "", "")
 
     def test_timeout_is_the_wait(self, ctl, broker):
@@ -161,14 +161,14 @@ class TestBusy:
         inner = f'exec "{ctl.program}" run a -w 100ms "$@" true'
         for flags, warns in (([], True), (["--namespace", "other"], False)):
             done = ctl("run", "a", "--", "sh", "-c", inner, "sh", *flags)
-            assert ("this waits for default/a, which the job that it runs in holds" in done.stderr) == warns, flags
+            assert ("this waits for default:a, which the job that it runs in holds" in done.stderr) == warns, flags
         done = ctl("run", "a", "--", "sh", "-c", inner, "sh", "-o", "json")
-        assert "default/a" in json.loads(done.stderr.splitlines()[0])["warning"]["message"]
+        assert "default:a" in json.loads(done.stderr.splitlines()[0])["warning"]["message"]
         if broker.real:  # the fake does not tell who waits for several locks
             done = ctl("run", "a", "--", ctl.program, "run", "-k", "b", "-k", "a", "-w", "500ms", "--", "true")
-            assert "this waits for default/a" in done.stderr
+            assert "this waits for default:a" in done.stderr
         done = ctl("run", "a", "--", ctl.program, "acquire", "a", "-w", "500ms")
-        assert done.returncode == 1 and "this waits for default/a" in done.stderr
+        assert done.returncode == 1 and "this waits for default:a" in done.stderr
 
     def test_the_next_one_gets_it(self, ctl, broker):
         waiter = ctl.start("run", "k", "-w", "60s", "--verbose", "--", "echo", "mine")
@@ -177,7 +177,7 @@ class TestBusy:
         assert ends(waiter) == 0
         assert waiter.stdout.read() == "mine\n"
         said = waiter.stderr.read()
-        assert "waiting for default/k, 0 ahead, held by bob" in said and "got default/k" in said
+        assert "waiting for default:k, 0 ahead, held by bob" in said and "got default:k" in said
 
     @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
     def test_a_signal_ends_the_wait(self, ctl, broker, signo):

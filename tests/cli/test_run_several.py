@@ -100,4 +100,4 @@ def test_wrong_usage(ctl, broker):
     assert done.returncode == 64 and "KEY" in done.stderr and done.stderr.count("\n") == 1
     if broker.real:
         done = ctl("run", "-k", "a", "-k", "a", "--", "true")
-        assert done.returncode == 64 and "-k names a lock of this request a second time" in done.stderr
+        assert done.returncode == 64 and '-k names lock "default:' in done.stderr and "a second time" in done.stderr

@@ -70,9 +70,10 @@ def test_one_frame_sorted_by_queue(ctl, broker):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("distlock ") and "store up" in lines[0]
     assert "2 locks, 1 waiting" in lines[1]
-    assert lines[3].split() == ["KEY", "QUEUE", "HOLDERS", "MODE", "LEFT", "HOLDER"]
-    assert lines[4].split()[:4] == ["busy", "1", "1", "exclusive"] and lines[4].endswith(" ann")
-    assert lines[5].split()[:3] == ["quiet", "0", "1"]
+    assert lines[2] == "sorted by queue", "no keys: nobody can press one"
+    assert lines[3].split() == ["LOCK", "QUEUE", "HOLDERS", "MODE", "HELD", "FOR", "HOLDER"]
+    assert lines[4].split()[:4] == ["default:busy", "1", "1", "exclusive"] and lines[4].endswith(" ann")
+    assert lines[5].split()[:3] == ["default:quiet", "0", "1"]
 
 
 def test_another_namespace(ctl, broker):

@@ -22,8 +22,8 @@ def next_with(process, holders, waiting):
 def test_as_json(ctl, broker):
     process = ctl.start("watch", "k", "-o", "json")
     first = json.loads(line(process))
-    assert list(first) == ["time", "namespace", "key", "token", "queue_length", "holder_count", "block",
-                           "holders", "waiters"]
+    assert list(first) == ["time", "namespace", "key", "token", "queue_length", "holder_count", "limit", "free",
+                           "block", "holders", "waiters"]
     assert (first["namespace"], first["key"], first["holders"]) == ("default", "k", [])
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", first["time"])
     holder = ctl.start("hold", "k", "--owner", "bob")
@@ -39,7 +39,7 @@ def test_as_json(ctl, broker):
 def test_as_text(ctl, broker):
     ctl("acquire", "k", "--owner", "bob", "--namespace", "ns")
     process = ctl.start("watch", "k", "--namespace", "ns")
-    assert re.fullmatch(r"20\S+  ns/k  held, 0 waiting; holder bob  exclusive  token \d+  id \w+", line(process))
+    assert re.fullmatch(r"20\S+  ns:k  held, 0 waiting; holder bob  exclusive  token \d+  id \w+", line(process))
     process.send_signal(signal.SIGTERM)
     assert ends(process) == 0
 
@@ -128,7 +128,7 @@ def test_a_prefix(ctl, broker):
 def test_all_namespaces(ctl, broker):
     ctl("acquire", "k", "--namespace", "there")
     process = ctl.start("watch", "-A")
-    assert re.match(r"20\S+  there/k  held, 0 waiting; holder ", line(process))
+    assert re.match(r"20\S+  there:k  held, 0 waiting; holder ", line(process))
 
 
 @pytest.mark.parametrize("args", [[], ["k", "l"], ["k", "--nonsense"], ["k", "--prefix", "p"], ["k", "-A"],

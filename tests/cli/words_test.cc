@@ -110,7 +110,7 @@ TEST(FlagWords, NameFlagsInsteadOfFields) {
       {"k was not free within max_wait (waited 1s): held by \"a\"",
        "k was not free within the wait (waited 1s): held by \"a\""},
       {"and a request_id keeps its mode", "and a --request-id keeps its mode"},
-      {"default/max_wait is held by \"max_wait\"", "default/max_wait is held by \"max_wait\""},
+      {"default:max_wait is held by \"max_wait\"", "default:max_wait is held by \"max_wait\""},
       {"the key and its limit", "the key and its limit"},
       {"", ""},
   };

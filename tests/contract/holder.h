@@ -12,9 +12,10 @@
 namespace distlock::contract {
 
 // Holds a lock with a ttl of 15 s for 2.5 s more, under token 5. `owner`: its label.
-inline core::HolderView Holder(const std::string& owner) {
+inline core::HolderView Holder(const std::string& owner, bool detached = false) {
   v1::Holder facts;
   facts.set_owner(owner);
+  facts.set_detached(detached);
   return {.owner = {7},
           .token = 5,
           .since = {1'000'000},

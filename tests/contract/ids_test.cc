@@ -133,6 +133,14 @@ TEST(HolderInfo, KeepsPublicFactsOnly) {
   EXPECT_EQ(facts.metadata().at("job"), "7");
   EXPECT_EQ(facts.mode(), v1::LOCK_MODE_EXCLUSIVE);
   EXPECT_EQ(facts.broker_id(), "0011223344556677");
+  EXPECT_EQ(facts.limit(), 0);
+  EXPECT_FALSE(facts.detached());
+  spec.set_mode(v1::LOCK_MODE_PERMIT);
+  spec.set_limit(4);
+  const v1::Holder permits = ParseInfo(MakeInfo(spec, "0011223344556677", 0, "", /*detached=*/true));
+  EXPECT_EQ(permits.permits(), 1);
+  EXPECT_EQ(permits.limit(), 4);
+  EXPECT_TRUE(permits.detached());
 
   v1::Holder forged;
   forged.set_holder_id("another's");

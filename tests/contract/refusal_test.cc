@@ -51,7 +51,7 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
     const Details details(status);
     EXPECT_EQ(details.reason, row.name);
     EXPECT_THAT(status.message(), HasSubstr(row.says));
-    EXPECT_EQ(details.resource.resource_name(), "ns/key");
+    EXPECT_EQ(details.resource.resource_name(), "ns:key");
     EXPECT_EQ(details.retry.has_retry_delay(), row.code == absl::StatusCode::kUnavailable) << row.name;
   }
 }
@@ -59,16 +59,27 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
 TEST(Refusals, NameTheHolderAndWhenToRetry) {
   const core::Refused refused{.reason = core::RefusalReason::kLockHeld,
                               .retry_after = std::chrono::seconds(2),
-                              .holders = {Holder("job-7")},
+                              .holders = {Holder("job-7", /*detached=*/true)},
                               .queue_length = 3};
   const v1::Refusal refusal = RefusalOf(refused, kName);
-  EXPECT_EQ(refusal.message(), "lock \"ns/key\" is held by \"job-7\" (holder " + HolderIdOf({7}) +
+  EXPECT_EQ(refusal.message(), "lock \"ns:key\" is held by \"job-7\" (holder " + HolderIdOf({7}) +
                                    "), 3 waiters in the queue; retry later, or set max_wait to wait in the queue");
   EXPECT_EQ(refusal.retry_after().seconds(), 2);
   const Details details(ErrorOf(refusal, kName));
   EXPECT_EQ(details.facts.at("queue_length"), "3");
   EXPECT_EQ(details.facts.at("fencing_token"), "5");
   EXPECT_EQ(details.resource.owner(), "job-7");
+}
+
+TEST(Refusals, SayNotWhenToRetryWhereAHolderIsRenewed) {
+  core::Refused refused{.reason = core::RefusalReason::kLockHeld,
+                        .retry_after = std::chrono::seconds(2),
+                        .holders = {Holder("job-7", /*detached=*/true), Holder("job-8")}};
+  EXPECT_FALSE(RefusalOf(refused, kName).has_retry_after());
+  core::HolderView blocked = Holder("gone");
+  blocked.owner = {};
+  refused.holders = {blocked};
+  EXPECT_EQ(RefusalOf(refused, kName).retry_after().seconds(), 2) << "a lock_delay ends by itself";
 }
 
 TEST(Refusals, NameOneOfManyHoldersAndShowAll) {
@@ -134,7 +145,7 @@ TEST(Refusals, DetailsFitIntoTrailers) {
 TEST(Refusals, NamesWithinTheDefaultLimitsAreShownWhole) {
   const auto name = core::LockName::Encode(std::string(64, 'n'), std::string(512, 'k'));
   const Details details(ErrorOf(MakeRefusal(core::RefusalReason::kLockHeld, "held"), name));
-  EXPECT_EQ(details.resource.resource_name(), std::string(64, 'n') + "/" + std::string(512, 'k'));
+  EXPECT_EQ(details.resource.resource_name(), std::string(64, 'n') + ":" + std::string(512, 'k'));
 }
 
 TEST(Refusals, LostLeasesSayWhy) {
@@ -149,7 +160,7 @@ TEST(Refusals, LostLeasesSayWhy) {
     EXPECT_EQ(static_cast<absl::StatusCode>(status.code()), absl::StatusCode::kAborted);
     EXPECT_EQ(Details(status).reason, "LEASE_LOST");
     EXPECT_EQ(Details(status).facts.at("lost_reason"), name);
-    EXPECT_THAT(status.message(), HasSubstr("ns/key"));
+    EXPECT_THAT(status.message(), HasSubstr("ns:key"));
   }
 }
 

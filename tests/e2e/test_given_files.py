@@ -117,4 +117,4 @@ def test_distlockctl_names_it(world, given, what):
         done = ctl("status", "--server", "tls://127.0.0.1:1", option, wrong, *pair.get(option, []))
         assert done.returncode not in (0, 70) and f"'{wrong}' {what}" in done.stderr, done
     done = ctl("status", "--server", daemon.url, DISTLOCK_TOKEN_FILE=wrong)
-    assert done.returncode == 0 and f"DISTLOCK_TOKEN_FILE: '{wrong}' {what}" in done.stderr, done
+    assert done.returncode == 64 and f"DISTLOCK_TOKEN_FILE: '{wrong}' {what}" in done.stderr, done

@@ -37,7 +37,7 @@ def test_it_follows_the_locks(world, browser):
         held = client.hold(client.spec("backup/1", owner="next", max_wait=60.0))
         print(f"a lock was shown after {tab.await_text('#locks', 'me@host'):.2f} s")
         eventually(lambda: tab.run("document.querySelector('#queues td:nth-child(2)')?.innerText") == "1", "the queue")
-        assert "default/backup/1" in tab.text("#queues") and str(grant.fencing_token) in tab.text("#locks")
+        assert "default:backup/1" in tab.text("#queues") and str(grant.fencing_token) in tab.text("#locks")
         assert "exclusive" in tab.text("#locks") and " s" in tab.text("#locks")
         tab.await_text("#number-waiters b", "1")
         tab.await_text("#nodes", "up")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS of the TCP listeners: who is let in, files that are wrong, and files that are replaced while locks are held."""
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -109,6 +110,32 @@ rules:
     eventually(lambda: daemon.metric("distlock_reloads_total", outcome="reloaded", unit="policy") == 1, "the reload")
     with secure(address, files, own="worker") as worker:
         assert failure(worker.acquire, worker.spec("job/1", 0)).code == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_mistakes_are_said_in_words_and_the_log_stays_json(world, files):
+    daemon, address = start(world, files, "--log-format", "json")
+    at = address.replace("127.0.0.1", "localhost")
+    own = ["--tls-cert", files / "client.pem", "--tls-key", files / "client.key"]
+    ca = ["--tls-ca", files / "ca.pem"]
+    rows = [  # the address, the flags, what is said
+        (f"tls://{at}", [*ca, *own], None),
+        (f"tls://{at}", own, "is not signed by an authority that this machine trusts"),
+        (f"tls://{at}", [*ca, *own, "--tls-server-name", "elsewhere"], "is for other names than that of the address"),
+        (f"tls://{at}", ca, "it wants a client certificate"),
+        (at, [], "if it wants TLS, the address is tls://host:port"),
+    ]
+    for where, flags_, words in rows:
+        for command in (["status"], ["run", "k"]):
+            done = subprocess.run([CTL, *command, "--server", where, "--connect-timeout", "1s", *map(str, flags_),
+                                   *(["true"] if command[0] == "run" else [])],
+                                  capture_output=True, text=True, check=False)
+            if words is None:
+                assert done.returncode == 0, done
+                continue
+            assert done.returncode == 69 and words in done.stderr and done.stderr.count("\n") == 1, done
+    for line in daemon.log().splitlines():
+        json.loads(line)
+    assert '"event":"a TLS handshake with a client failed","cause":"peer did not return a certificate"' in daemon.log()
 
 
 def test_a_token_comes_in_by_tls(world, files):

@@ -38,7 +38,7 @@ def test_when_one_is_held_none_is_taken(pair):
     here, there = pair
     there.acquire(there.spec("b", owner="bob"))
     refused = failure(here.acquire_all, [here.spec(key, max_wait=0) for key in "abc"])
-    assert refused.reason == "LOCK_HELD" and '"default/b"' in refused.message, refused
+    assert refused.reason == "LOCK_HELD" and '"default:b"' in refused.message, refused
     eventually(lambda: held(there, "a", "b", "c") == [0, 1, 0])
     refused = failure(here.acquire_all, [here.spec(key, max_wait=0.3) for key in "abc"])
     assert refused.reason == "WAIT_TIMEOUT", refused

@@ -102,7 +102,7 @@ MAY_INCLUDE = {
     "client": (set(), ("hiredis", "uv.h")),
 }
 # Needs std and the system alone, so that one function reads what is given by name, wherever that is.
-EVERYWHERE = {"distlock/wire/given_file.h"}
+EVERYWHERE = {"distlock/wire/given_file.h", "distlock/wire/nearest.h"}
 # The core has no threads, no clock and no IO: these would bring them in.
 CORE_STD_BANNED = {"thread", "mutex", "shared_mutex", "condition_variable", "future", "iostream", "fstream",
                    "filesystem", "ctime"}

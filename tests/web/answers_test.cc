@@ -59,7 +59,7 @@ TEST(Answers, DetailsAreJsonAlsoWithHostileText) {
   for (const json& detail : body["details"]) by_type[detail["@type"].get<std::string>()] = detail;
   EXPECT_EQ(by_type.size(), 3U);  // none of the stranger
   EXPECT_EQ(by_type["type.googleapis.com/google.rpc.ErrorInfo"]["reason"], "LOCK_HELD");
-  EXPECT_EQ(by_type["type.googleapis.com/google.rpc.ResourceInfo"]["resourceName"], "default/k");
+  EXPECT_EQ(by_type["type.googleapis.com/google.rpc.ResourceInfo"]["resourceName"], "default:k");
   EXPECT_EQ(by_type["type.googleapis.com/distlock.v1.Refusal"]["holders"][0]["owner"], "\"\\\n<b>");
 }
 

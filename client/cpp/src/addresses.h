@@ -18,6 +18,10 @@ namespace distlock::internal {
 // without any address is one address.
 std::vector<std::string> SplitAddresses(const std::string& list);
 
+// Why no broker can be at this target, in one line: its port is missing, or is no number of 1..65535. "" when it can,
+// or when its scheme is not known here.
+std::string AddressProblem(const std::string& target);
+
 class Addresses {
  public:
   // The order is random, so that not all clients go to the same broker.

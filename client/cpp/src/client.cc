@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "addresses.h"
 #include "core.h"
+#include "distlock/wire/bearer.h"
 #include "grpc_transport.h"
 #include "tls_channel.h"
 
@@ -22,13 +25,15 @@ using internal::TellOn;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.address.empty()) options.address = DefaultAddress();
-  options.address = absl::StrJoin(internal::SplitAddresses(options.address), ",");
+  const std::vector<std::string> targets = internal::SplitAddresses(options.address);
+  options.address = absl::StrJoin(targets, ",");
+  const auto refuse = [](const std::string& problem) {
+    if (!problem.empty()) throw std::invalid_argument(problem);
+  };
+  for (const std::string& target : targets) refuse(internal::AddressProblem(target));
   options.tls = internal::WithEnvironment(std::move(options.tls));
-  if (absl::StrContains(options.address, internal::kTlsScheme)) {
-    if (const std::string problem = internal::TlsProblem(options.tls); !problem.empty()) {
-      throw std::invalid_argument(problem);
-    }
-  }
+  if (absl::StrContains(options.address, internal::kTlsScheme)) refuse(internal::TlsProblem(options.tls));
+  refuse(wire::TokenFileProblem(options.address));
   if (options.client_label.empty()) options.client_label = program_invocation_short_name;
   return options;
 }
@@ -36,6 +41,8 @@ ClientOptions Complete(ClientOptions options) {
 Refusal HoldsNothing() { return {.reason = RefusalReason::kNotHolder, .message = "this guard holds nothing"}; }
 
 }  // namespace
+
+void SilenceGrpc() { internal::SilenceGrpcLog(); }
 
 Client::Client(ClientOptions options)
     : core_(std::make_shared<Core>(Complete(std::move(options)), internal::MakeGrpcTransport)) {

@@ -131,6 +131,9 @@ Holder ToHolder(const v1::Holder& wire) {
   holder.time_left = FromProto(wire.time_left());
   holder.ttl = FromProto(wire.ttl());
   holder.broker_id = wire.broker_id();
+  holder.limit = wire.limit();
+  holder.held_for = FromProto(wire.held_for());
+  holder.detached = wire.detached();
   return holder;
 }
 

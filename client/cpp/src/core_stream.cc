@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "distlock/wire/bearer.h"
+#include "tls_channel.h"
 
 namespace distlock::internal {
 namespace {
@@ -207,6 +208,7 @@ void Core::PlanReconnect(const grpc::Status& status, Effects& fx) {
   bool another_may_do = true;
   if (!status.ok()) {
     Refusal why = ToRefusal(status);
+    why.message = ConnectFailure(addresses_.at(addresses_.present()), why.message);
     asked_for = why.retry_after;
     another_may_do = why.reason == RefusalReason::kUnreachable || why.reason == RefusalReason::kDraining;
     Log(fx, LogLevel::kWarning, "broker ", addresses_.at(addresses_.present()), ": ", why.message);

@@ -11,6 +11,7 @@
 #include "channel.h"
 #include "distlock/wire/bearer.h"
 #include "lock_table.h"
+#include "tls_channel.h"
 
 namespace distlock::internal {
 namespace {
@@ -39,7 +40,8 @@ std::string CauseOf(const Lookups::Connection& connection) {
   v1::GetStatusResponse ignored;
   const grpc::Status status = connection.admin->GetStatus(&call, {}, &ignored);
   const bool silent = status.ok() || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-  return silent || status.error_message().empty() ? "no answer" : status.error_message();
+  if (silent || status.error_message().empty()) return "no answer";
+  return ConnectFailure(connection.address, status.error_message());
 }
 
 }  // namespace

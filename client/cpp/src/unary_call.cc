@@ -11,6 +11,7 @@
 #include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
 #include "distlock/wire/utf8.h"
+#include "tls_channel.h"
 
 namespace distlock::internal {
 namespace {
@@ -93,7 +94,8 @@ Refusal AnswerRefusal(const grpc::Status& status, const Lookups::Connection& fro
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     refusal.message = absl::StrCat("the broker at ", from.address, " did not answer in time");
   } else if (refusal.reason == RefusalReason::kUnreachable) {
-    refusal.message = absl::StrCat("the broker at ", from.address, ": ", status.error_message());
+    refusal.message =
+        absl::StrCat("the broker at ", from.address, ": ", ConnectFailure(from.address, status.error_message()));
   }
   return refusal;
 }

@@ -7,6 +7,9 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/strip.h>
 #include <absl/synchronization/mutex.h>
+#if __has_include(<grpc/support/log.h>)
+#include <grpc/support/log.h>
+#endif
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
@@ -91,6 +94,39 @@ TlsOptions WithEnvironment(TlsOptions tls) {
 std::string TlsProblem(const TlsOptions& tls) {
   grpc::SslCredentialsOptions ignored;
   return ReadAll(tls, ignored);
+}
+
+std::string ConnectFailure(const std::string& address, const std::string& said) {
+  const auto says = [&](const char* words) { return absl::StrContains(said, words); };
+  // Other failures are of a connection that was there.
+  if (!says("failed to connect to all addresses") && !says("empty address list")) return said;
+  const bool secure = absl::StrContains(address, kTlsScheme);
+  const bool hangs_up = says("Connection reset") || says("Socket closed") || says("EOF") || says("Broken pipe");
+  if (secure && says("certificate verify failed")) {
+    return "the broker's certificate is not signed by an authority that this machine trusts, or has expired; "
+           "DISTLOCK_TLS_CA names the file of its authority";
+  }
+  if (secure && says("is not in peer certificate")) {
+    return "the broker's certificate is for other names than that of the address; DISTLOCK_TLS_SERVER_NAME sets the "
+           "name that it must have";
+  }
+  if (secure && says("wrong version number")) return "it speaks no TLS; without it, the address is host:port";
+  if (secure && says("empty address list")) {
+    return "DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY hold no certificate and the key of this certificate";
+  }
+  if (secure && hangs_up) {
+    return "it hangs up during the TLS handshake: it wants a client certificate of an authority that it trusts "
+           "(DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY), or it speaks no TLS (the address is host:port then)";
+  }
+  const bool is_socket = absl::StartsWith(address, "unix:");
+  return hangs_up && !is_socket ? "it hangs up at once; if it wants TLS, the address is tls://host:port" : said;
+}
+
+void SilenceGrpcLog() {
+#if __has_include(<grpc/support/log.h>)
+  const char* const wanted = std::getenv("GRPC_VERBOSITY");
+  if (wanted == nullptr || *wanted == '\0') gpr_set_log_function([](gpr_log_func_args*) {});
+#endif
 }
 
 WayTo FindWay(const std::string& address, const TlsOptions& tls, grpc::ChannelArguments& args) {

@@ -22,6 +22,13 @@ TlsOptions WithEnvironment(TlsOptions tls);
 // What is wrong with the files, in one line that names the file and where it was given; "" when they can be used.
 std::string TlsProblem(const TlsOptions& tls);
 
+// Why no connection to the address came about, in words: `said` is gRPC's message of a call that failed for it. Names
+// the variable to set when TLS was the obstacle; else it is `said`.
+std::string ConnectFailure(const std::string& address, const std::string& said);
+
+// Keeps gRPC's own lines from stderr, for the whole process, unless GRPC_VERBOSITY is set.
+void SilenceGrpcLog();
+
 struct WayTo {
   std::string target;
   std::shared_ptr<grpc::ChannelCredentials> credentials;

@@ -209,7 +209,7 @@ func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
 //	block_time_left  Refusal.block.time_left in seconds, such as 1.5s
 //	identity, verb, namespace, key, rule   of PERMISSION_DENIED: as in AccessDenial
 //
-// google.rpc.ResourceInfo has resource_type "lock", resource_name "namespace/key", the first holder's owner, and its
+// google.rpc.ResourceInfo has resource_type "lock", resource_name "namespace:key", the first holder's owner, and its
 // holder_id as text.
 type RefusalReason int32
 
@@ -712,16 +712,18 @@ func (x *Grant) GetSinceGranted() *durationpb.Duration {
 
 // The request was not granted, or an operation on a lease could not be done. Final for the request it answers.
 type Refusal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        RefusalReason          `protobuf:"varint,1,opt,name=reason,proto3,enum=distlock.v1.RefusalReason" json:"reason,omitempty"`    // for programs; `message` is for people
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                  // English; names the value that was wrong and what to do next
-	RetryAfter    *durationpb.Duration   `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`          // when a retry makes sense; LOCK_HELD: what is left of the holder's ttl
-	Waited        *durationpb.Duration   `protobuf:"bytes,4,opt,name=waited,proto3" json:"waited,omitempty"`                                    // from the request's arrival at the broker to the refusal
-	Holders       []*Holder              `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // at most 16, of a Session 2 KiB; LOCK_HELD, WAIT_TIMEOUT
-	QueueLength   int32                  `protobuf:"varint,6,opt,name=queue_length,json=queueLength,proto3" json:"queue_length,omitempty"`      // waiters in the store's queue, as far as known
-	FieldProblems []*FieldProblem        `protobuf:"bytes,7,rep,name=field_problems,json=fieldProblems,proto3" json:"field_problems,omitempty"` // INVALID_ARGUMENT: every bad field
-	Block         *LockBlock             `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                      // set when a lock_delay keeps the lock, or a part of it
-	Denial        *AccessDenial          `protobuf:"bytes,9,opt,name=denial,proto3" json:"denial,omitempty"`                                    // PERMISSION_DENIED: who was denied what
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Reason  RefusalReason          `protobuf:"varint,1,opt,name=reason,proto3,enum=distlock.v1.RefusalReason" json:"reason,omitempty"` // for programs; `message` is for people
+	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                               // English; names the value that was wrong and what to do next
+	// When a retry makes sense. LOCK_HELD: what is left of the ttl, or of the lock_delay; unset when a holder is renewed
+	// by its broker, because nobody knows when it will be gone.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,3,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	Waited        *durationpb.Duration `protobuf:"bytes,4,opt,name=waited,proto3" json:"waited,omitempty"`                                    // from the request's arrival at the broker to the refusal
+	Holders       []*Holder            `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // at most 16, of a Session 2 KiB; LOCK_HELD, WAIT_TIMEOUT
+	QueueLength   int32                `protobuf:"varint,6,opt,name=queue_length,json=queueLength,proto3" json:"queue_length,omitempty"`      // waiters in the store's queue, as far as known
+	FieldProblems []*FieldProblem      `protobuf:"bytes,7,rep,name=field_problems,json=fieldProblems,proto3" json:"field_problems,omitempty"` // INVALID_ARGUMENT: every bad field
+	Block         *LockBlock           `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                      // set when a lock_delay keeps the lock, or a part of it
+	Denial        *AccessDenial        `protobuf:"bytes,9,opt,name=denial,proto3" json:"denial,omitempty"`                                    // PERMISSION_DENIED: who was denied what
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -963,6 +965,9 @@ type Holder struct {
 	Ttl           *durationpb.Duration   `protobuf:"bytes,9,opt,name=ttl,proto3" json:"ttl,omitempty"`                                                                                     // Grant.ttl
 	BrokerId      string                 `protobuf:"bytes,10,opt,name=broker_id,json=brokerId,proto3" json:"broker_id,omitempty"`                                                          // the broker that took it
 	Identity      string                 `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`                                                                          // what its caller had proven to that broker; "": nobody was asked, or it is not known
+	Limit         int32                  `protobuf:"varint,12,opt,name=limit,proto3" json:"limit,omitempty"`                                                                               // PERMIT only: LockSpec.limit, out of which `permits` are taken; 0: not known
+	HeldFor       *durationpb.Duration   `protobuf:"bytes,13,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`                                                             // since its grant, by the store's clock
+	Detached      bool                   `protobuf:"varint,14,opt,name=detached,proto3" json:"detached,omitempty"`                                                                         // its caller renews it; else its broker does, as long as its stream lives
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1077,27 @@ func (x *Holder) GetIdentity() string {
 		return x.Identity
 	}
 	return ""
+}
+
+func (x *Holder) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Holder) GetHeldFor() *durationpb.Duration {
+	if x != nil {
+		return x.HeldFor
+	}
+	return nil
+}
+
+func (x *Holder) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
 }
 
 // A lock_delay that runs: its last holder ended abnormally, and nobody may have what it held. Of several, the one that
@@ -1497,7 +1523,7 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\x04rule\x18\x05 \x01(\tR\x04rule\"F\n" +
 	"\fFieldProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x82\x04\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xea\x04\n" +
 	"\x06Holder\x12\x1b\n" +
 	"\tholder_id\x18\x01 \x01(\tR\bholderId\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12=\n" +
@@ -1510,7 +1536,10 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\x03ttl\x18\t \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1b\n" +
 	"\tbroker_id\x18\n" +
 	" \x01(\tR\bbrokerId\x12\x1a\n" +
-	"\bidentity\x18\v \x01(\tR\bidentity\x1a;\n" +
+	"\bidentity\x18\v \x01(\tR\bidentity\x12\x14\n" +
+	"\x05limit\x18\f \x01(\x05R\x05limit\x124\n" +
+	"\bheld_for\x18\r \x01(\v2\x19.google.protobuf.DurationR\aheldFor\x12\x1a\n" +
+	"\bdetached\x18\x0e \x01(\bR\bdetached\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
@@ -1654,20 +1683,21 @@ var file_distlock_v1_lock_proto_depIdxs = []int32{
 	20, // 22: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
 	19, // 23: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
 	19, // 24: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
-	20, // 25: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
-	19, // 26: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
-	18, // 27: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
-	0,  // 28: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
-	20, // 29: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
-	10, // 30: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
-	12, // 31: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
-	11, // 32: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
-	19, // 33: distlock.v1.Authenticated.valid_for:type_name -> google.protobuf.Duration
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	19, // 25: distlock.v1.Holder.held_for:type_name -> google.protobuf.Duration
+	20, // 26: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
+	19, // 27: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
+	18, // 28: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
+	0,  // 29: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
+	20, // 30: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
+	10, // 31: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
+	12, // 32: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
+	11, // 33: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
+	19, // 34: distlock.v1.Authenticated.valid_for:type_name -> google.protobuf.Duration
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_lock_proto_init() }

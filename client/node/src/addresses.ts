@@ -21,6 +21,27 @@ export function splitAddresses(text: string): string[] {
   return targets.size > 0 ? [...targets] : [text];
 }
 
+/** Throws a TypeError when no broker can be at one of them: its port is missing, or is no number of 1..65535. */
+export function checkAddresses(text: string): void {
+  for (const address of splitAddresses(text)) {
+    const scheme = /^([a-z0-9]+):\/\//.exec(address)?.[1];
+    if (/^(unix|unix-abstract|vsock):/.test(address)) continue;
+    if (scheme !== undefined && scheme !== 'tls' && scheme !== 'dns') continue;
+    const place = address.replace(scheme === 'dns' ? /^dns:\/\/.*\// : /^tls:\/\//, '')
+      .replace(/^(dns|ipv4|ipv6):/, '');
+    const before = address.slice(0, address.length - place.length);
+    const said = `the broker's address ${address}`;
+    if (!place.includes(']') && place.split(':').length > 2) {
+      throw new TypeError(`${said} is IPv6 without brackets; write ${before}[${place}]:7420`);
+    }
+    const [, host = '', port = ''] = /^(\[.*\]|[^:]*):?(.*)$/s.exec(place) ?? [];
+    if (port === '') throw new TypeError(`${said} has no port; write ${before}${host}:7420`);
+    if (!/^[0-9]{1,9}$/.test(port) || Number(port) < 1 || Number(port) > 65535) {
+      throw new TypeError(`${said} has the port ${port}; a port is a number of 1..65535`);
+    }
+  }
+}
+
 function shuffle(items: string[]): void {
   for (let i = items.length - 1; i > 0; --i) {
     const j = randomInt(i + 1);

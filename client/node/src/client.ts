@@ -2,7 +2,8 @@
 //
 // The client: what a program calls.
 import {basename} from 'node:path';
-import {defaultAddress} from './addresses.js';
+import {checkAddresses, defaultAddress} from './addresses.js';
+import {checkToken} from './bearer.js';
 import {checkNames, milliseconds, queuedOf, specOf} from './convert.js';
 import {Core, guarded} from './core.js';
 import {AbortError, type DistlockError, errorOf, invalid, isAborted, type Refusal} from './errors.js';
@@ -59,7 +60,9 @@ export class Client implements AsyncDisposable {
   constructor(address: string, options: ConnectOptions) {
     const {label, unreachableAfter, defaults = {}, onDraining, observer} = options;
     checkNames(defaults, []);
+    checkAddresses(address);
     checkTls(address);
+    checkToken(address);
     this.address = address;
     this.defaults = defaults;
     this.observer = observer;

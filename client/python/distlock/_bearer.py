@@ -25,6 +25,28 @@ def bearer(address: str) -> Optional[str]:
     return f"Bearer {text.decode('ascii')}" if re.fullmatch(rb"[!-~]{1,16384}", text) else None
 
 
+def check(addresses: str) -> None:
+    """ValueError: one of the addresses would be shown the token, and the file holds none."""
+    path = os.environ.get(TOKEN_FILE, "")
+    if not path or not any(one.strip().startswith(_KEEPS_SECRETS) for one in addresses.split(",")):
+        return
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MOST_BYTES + 1).strip()
+    except OSError as error:
+        raise ValueError(f"{TOKEN_FILE}: cannot read {path!r}: {error.strerror}") from None
+    lines = text.count(b"\n") + 1
+    problem = ("is empty" if not text else
+               f"has {lines} lines; it must hold the token alone" if lines > 1 else
+               "holds a hash, which is for the broker's --token-file; it must hold the token"
+               if re.fullmatch(rb"(.*:)?[0-9a-f]{64}", text) else
+               "holds no token: it has a space, or a character that is not ASCII"
+               if not re.fullmatch(rb"[!-~]*", text) else
+               "is larger than 16 KiB" if len(text) > _MOST_BYTES else "")
+    if problem:
+        raise ValueError(f"{TOKEN_FILE}: {path!r} {problem}")
+
+
 class _Show(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
             grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
     def __init__(self, address: str) -> None:

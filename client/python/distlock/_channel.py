@@ -2,12 +2,18 @@
 """Connections to brokers, in this process or by way of another one."""
 import os
 import random
+import re
 import stat
+import sys
 from typing import Any, Callable, Iterator, List, Optional
 
 # gRPC reads this once. Its own support for forks is on by default: when it meets no thread of a session at work, it
 # stops all threads of gRPC for the fork. A child does not use the parent's gRPC here: see open_channel().
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# Its own lines on stderr, one for each handshake that fails, say what a refusal says in words.
+if "grpc" not in sys.modules:
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 
@@ -54,6 +60,25 @@ def split_addresses(text: str) -> List[str]:
         if target and target not in found:
             found.append(target)
     return found or [text]
+
+
+def check_addresses(text: str) -> None:
+    """ValueError: no broker can be at one of them, because its port is missing, or is no number of 1..65535."""
+    for address in split_addresses(text):
+        scheme, has, place = address.rpartition("://")
+        if address.startswith(("unix:", "unix-abstract:", "vsock:")) or has and scheme not in ("tls", "dns"):
+            continue
+        place = place.rpartition("/")[2] if scheme == "dns" else place
+        place = re.sub("^(dns|ipv4|ipv6):", "", place)
+        before = address[:len(address) - len(place)]
+        said = f"the broker's address {address}"
+        if place.count(":") > 1 and "]" not in place:
+            raise ValueError(f"{said} is IPv6 without brackets; write {before}[{place}]:7420")
+        host, port = re.fullmatch(r"(\[.*\]|[^:]*):?(.*)", place, re.S).groups()  # type: ignore[union-attr]
+        if not port:
+            raise ValueError(f"{said} has no port; write {before}{host}:7420")
+        if not re.fullmatch("[0-9]{1,9}", port) or not 1 <= int(port) <= 65535:
+            raise ValueError(f"{said} has the port {port}; a port is a number of 1..65535")
 
 
 class Addresses:

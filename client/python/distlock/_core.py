@@ -72,7 +72,7 @@ class Stream:
             for response in self.call:
                 self.core.on_response(self, response)
         except _channel.RpcError as error:
-            failure = _status.refused(error)
+            failure = _status.refused(error, self.address)
         except Exception as error:
             log.exception("the session with %s ended by a defect", self.address)
             failure = Refused("UNREACHABLE", repr(error))
@@ -109,7 +109,7 @@ class Core:
         self._told: "queue.SimpleQueue[Optional[Callable[[], object]]]" = queue.SimpleQueue()
         self._teller: Optional[threading.Thread] = None
         self._lookup: Any = None
-        self._lookup_address = ""
+        self.lookup_address = ""
         _all.add(self)
         _fork.watch(self)
         self._thread = self._spawn(self._run, "distlock-timer")
@@ -203,8 +203,8 @@ class Core:
             if self._closing:
                 raise ClientClosed("the client was closed")
             if self._lookup is None:
-                self._lookup_address = self._lookup_address or self.addresses.present
-                self._lookup = _channel.open_channel(self._lookup_address)
+                self.lookup_address = self.lookup_address or self.addresses.present
+                self._lookup = _channel.open_channel(self.lookup_address)
             return self._lookup
 
     def next_lookup(self, failed: Any) -> None:
@@ -212,7 +212,7 @@ class Core:
         with self.mutex:
             if self._lookup is failed:
                 every = self.addresses.all
-                self._lookup_address = every[(every.index(self._lookup_address) + 1) % len(every)]
+                self.lookup_address = every[(every.index(self.lookup_address) + 1) % len(every)]
                 self._lookup = None
         failed.close()
 
@@ -306,7 +306,7 @@ class Core:
                 self._bound = RECONNECT_INITIAL
                 self.addresses.succeed()
             if link.opened and not was_open:
-                self._lookup_address = stream.address
+                self.lookup_address = stream.address
                 if self.on_session is not None:
                     fx.append((self.on_session, ("opened", stream.address)))
             self._flush()

@@ -6,8 +6,8 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
 
-from distlock import _convert, _fork, _tls
-from distlock._channel import default_address
+from distlock import _bearer, _convert, _fork, _tls
+from distlock._channel import check_addresses, default_address
 from distlock._clock import nanoseconds
 from distlock._core import Core
 from distlock.errors import ClientClosed, InvalidRequest
@@ -26,7 +26,9 @@ class Base:
                  on_draining: Optional[Callable[[float], object]], observer: Optional[Observer],
                  ends_with_process: bool = True) -> None:
         self.address = address or default_address()
+        check_addresses(self.address)
         _tls.check(self.address)
+        _bearer.check(self.address)
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = None if unreachable_after is None else nanoseconds(unreachable_after)
         self._options = options

@@ -44,7 +44,7 @@ def _call(core: Core, call: operations.Call) -> Any:
         try:
             return future.result()
         except _channel.RpcError as error:
-            refused = _status.refused(error)
+            refused = _status.refused(error, core.lookup_address)
         except BaseException:
             future.cancel()
             raise
@@ -120,7 +120,7 @@ class Watch:
                         if self._closed.is_set():  # also in a child of fork, which must not touch the call
                             return
                 except _channel.RpcError as error:
-                    refused = _status.refused(error)
+                    refused = _status.refused(error, self._core.lookup_address)
                     if self._closed.is_set():
                         return
                     if refused.reason in self.final:

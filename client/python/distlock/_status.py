@@ -3,6 +3,7 @@
 those of a program that has googleapis-common-protos."""
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
+from distlock._tls import connect_failure
 from distlock.errors import Refused, kind_of
 from distlock.types import Holder, Mode
 
@@ -69,8 +70,8 @@ def _details(trailers: Any) -> Dict[str, Dict[int, List[Value]]]:
     return {}
 
 
-def refused(error: Any) -> Refused:
-    """`error`: a grpc.RpcError, or a call that has ended."""
+def refused(error: Any, address: str = "") -> Refused:
+    """`error`: a grpc.RpcError, or a call that has ended; of a call to `address`, if that is known."""
     code = error.code().name if error.code() is not None else "UNKNOWN"
     details = _details(error.trailing_metadata())
     info = details.get("ErrorInfo", {})
@@ -84,6 +85,7 @@ def refused(error: Any) -> Refused:
     retry = _message(details.get("RetryInfo", {}).get(1, [b""])[0])
     problems = [_message(one) for one in details.get("BadRequest", {}).get(1, [])]
     return kind_of(reason)(
-        reason, error.details() or code, holders=holders, queue_length=int(extra.get("queue_length") or 0),
+        reason, connect_failure(address, error.details() or code), holders=holders,
+        queue_length=int(extra.get("queue_length") or 0),
         retry_after=_number(retry, 1) + _number(retry, 2) / 1e9 if retry else None,
         field_problems=tuple((_text(one, 1), _text(one, 2)) for one in problems))

@@ -34,6 +34,30 @@ def _read() -> Pem:
     return tuple(pem)
 
 
+def connect_failure(address: str, said: str) -> str:
+    """Why no connection to the address came about, in words; `said`: gRPC's message of a call that failed for it."""
+    if "failed to connect to all addresses" not in said and "empty address list" not in said:
+        return said  # of a connection that was there
+    secure = address.startswith(SCHEME)
+    hangs_up = any(words in said for words in ("Connection reset", "Socket closed", "EOF", "Broken pipe"))
+    if secure and "certificate verify failed" in said.lower():
+        return ("the broker's certificate is not signed by an authority that this machine trusts, or has expired; "
+                "DISTLOCK_TLS_CA names the file of its authority")
+    if secure and "is not in peer certificate" in said:
+        return ("the broker's certificate is for other names than that of the address; DISTLOCK_TLS_SERVER_NAME sets "
+                "the name that it must have")
+    if secure and "wrong version number" in said.lower():
+        return "it speaks no TLS; without it, the address is host:port"
+    if secure and "empty address list" in said:
+        return "DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY hold no certificate and the key of this certificate"
+    if secure and hangs_up:
+        return ("it hangs up during the TLS handshake: it wants a client certificate of an authority that it trusts "
+                "(DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY), or it speaks no TLS (the address is host:port then)")
+    if hangs_up and not address.startswith("unix:"):
+        return "it hangs up at once; if it wants TLS, the address is tls://host:port"
+    return said
+
+
 def check(addresses: str) -> None:
     """ValueError: one of the addresses needs TLS, and a file cannot be used."""
     if SCHEME in addresses:

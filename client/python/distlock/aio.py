@@ -78,7 +78,7 @@ async def _call(core: Core, call: operations.Call) -> Any:
         try:
             return future.result()
         except _channel.RpcError as error:
-            refused = _status.refused(error)
+            refused = _status.refused(error, core.lookup_address)
         if refused.reason not in ("UNREACHABLE", "DRAINING") or left == 0:
             raise refused
         core.next_lookup(channel)

@@ -29,8 +29,23 @@ function ago(timestamp) {
   return timestamp ? new Date(timestamp).toISOString().replace('T', ' ').slice(0, 19) : '';
 }
 
-function left(duration) {
-  return duration === undefined ? '' : `${seconds(duration).toFixed(1)} s`;
+function span(duration) {
+  if (duration === undefined) return '';
+  const s = seconds(duration);
+  if (s < 10) return `${s.toFixed(1)} s`;
+  const parts = [[Math.floor(s / 86400), 'd'], [Math.floor(s / 3600) % 24, 'h'], [Math.floor(s / 60) % 60, 'min'],
+    [Math.floor(s) % 60, 's']];
+  const first = parts.findIndex(([count]) => count > 0);
+  return parts.slice(first, first + 2).map(([count, unit]) => `${count} ${unit}`).join(' ');
+}
+
+// What the holders have: of a semaphore how many permits out of how many, and what is free.
+function share(lock) {
+  const [holder] = lock.holders;
+  if (!holder || !holder.limit) return shortened(holder?.mode);
+  if (lock.holderCount > lock.holders.length) return `of ${holder.limit} permits`;
+  const taken = lock.holders.reduce((sum, one) => sum + one.permits, 0);
+  return `${taken} of ${holder.limit} permits` + (lock.block ? '' : `, ${holder.limit - taken} free`);
 }
 
 // ---- What is asked for ----
@@ -163,7 +178,7 @@ function fill(id, rows, none) {
 }
 
 function nameOf(lock) {
-  return `${lock.namespace}/${lock.key}`;
+  return `${lock.namespace}:${lock.key}`;
 }
 
 function nameButton(lock) {
@@ -183,8 +198,9 @@ function lockRow(lock) {
   const more = lock.holderCount > lock.holders.length ? ` and ${lock.holderCount - lock.holders.length} more` : '';
   const owners = lock.holders.map((one) => one.owner || one.holderId).join(', ') + more;
   const block = lock.block;
-  return [nameButton(lock), holder ? owners : block ? `${block.owner} (lock_delay)` : '', shortened(holder?.mode),
-    String(lock.fencingToken), left((holder ?? block)?.timeLeft), String(lock.queueLength)];
+  const blocked = block ? `blocked for ${span(block.timeLeft)}: lock_delay of ${block.owner}` : '';
+  return [nameButton(lock), holder ? owners : blocked, share(lock), String(lock.fencingToken), span(holder?.heldFor),
+    String(lock.queueLength)];
 }
 
 function showLocks(said) {
@@ -210,9 +226,9 @@ function showOne(lock) {
   if (!lock) return;
   at('one-name').textContent = visible(nameOf(lock));
   const holders = lock.holders.map((one) => ['holder', one.owner, one.identity, shortened(one.mode),
-    ago(one.acquireTime), left(one.timeLeft), one.brokerId]);
+    span(one.heldFor), ago(one.acquireTime), one.brokerId]);
   const waiters = lock.waiters.map((one, i) => [`waiter ${i + 1}`, one.owner, '', shortened(one.mode),
-    ago(one.startTime), '', one.brokerId]);
+    '', ago(one.startTime), one.brokerId]);
   fill('one-rows', [...holders, ...waiters], 'nobody holds it');
 }
 

@@ -54,7 +54,8 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
     acquire.session = session();
     acquire.request = kOnly + i;
     acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request_id) : contract::DetachedOwnerId();
-    acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_, identity);
+    acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_, identity,
+                                      /*detached=*/true);
     parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}, 0});
   }
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));

@@ -52,9 +52,9 @@ TEST(Unary, AHeldLockNamesItsHolder) {
   EXPECT_EQ(details.reason, "LOCK_HELD");
   EXPECT_EQ(details.facts.at("holder_id"), grant.holder_id());
   EXPECT_GT(details.retry.retry_delay().seconds(), 0);
-  EXPECT_EQ(details.resource.resource_name(), "default/a/b");
+  EXPECT_EQ(details.resource.resource_name(), "default:a/b");
   EXPECT_EQ(details.resource.owner(), "taker");
-  EXPECT_THAT(status.error_message(), HasSubstr("\"default/a/b\" is held by \"taker\""));
+  EXPECT_THAT(status.error_message(), HasSubstr("\"default:a/b\" is held by \"taker\""));
   EXPECT_THAT(status.error_message(), HasSubstr("max_wait"));
 }
 

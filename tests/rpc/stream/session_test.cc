@@ -207,7 +207,7 @@ TEST(Session, RefusesAWrongCommandUnderItsId) {
   EXPECT_EQ(by_id[2].refused().field_problems(0).field(), "acquire.locks[0].key");
   EXPECT_EQ(by_id[3].refused().reason(), v1::REFUSAL_REASON_LOCK_HELD);
   EXPECT_EQ(by_id[3].refused().holders(0).owner(), "taker");
-  EXPECT_THAT(by_id[3].refused().message(), HasSubstr("default/held"));
+  EXPECT_THAT(by_id[3].refused().message(), HasSubstr("default:held"));
   EXPECT_EQ(by_id[4].released().outcome(), v1::RELEASE_OUTCOME_ALREADY_GONE);
   EXPECT_EQ(by_id[5].refused().reason(), v1::REFUSAL_REASON_NOT_SUPPORTED);
   EXPECT_EQ(by_id[6].refused().field_problems(0).field(), "release.lease_id");

@@ -51,6 +51,10 @@ namespace distlock {
 // DISTLOCK_SERVER, else unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
 std::string DefaultAddress();
 
+// gRPC writes lines of its own on stderr, such as one for each TLS handshake that fails, and a Client's refusals say
+// the same in words. Keeps these lines away, for the whole process, unless GRPC_VERBOSITY is set.
+void SilenceGrpc();
+
 // For brokers at tls://host:port. A field that is "" is read from DISTLOCK_TLS_CA, DISTLOCK_TLS_CERT, DISTLOCK_TLS_KEY
 // and DISTLOCK_TLS_SERVER_NAME. The files hold PEM; they are read again at each connect.
 struct TlsOptions {
@@ -121,7 +125,8 @@ struct LockRequest {
 class Client {
  public:
   // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it,
-  // and std::invalid_argument when an address is tls:// and a file of ClientOptions::tls cannot be used.
+  // and std::invalid_argument when an address has no port, or when a file of ClientOptions::tls or DISTLOCK_TOKEN_FILE
+  // is needed and cannot be used.
   explicit Client(ClientOptions options = {});
   // Gives all locks back (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, and waits
   // for the callbacks of both to return, so the caller must not hold a mutex that they take. Then says goodbye to the

@@ -84,8 +84,11 @@ struct Holder {
   std::map<std::string, std::string> metadata;
   LockMode mode = LockMode::kExclusive;
   int32_t permits = 0;  // kPermit only
+  int32_t limit = 0;    // kPermit only: out of how many; 0: not known
   int64_t fencing_token = 0;
   std::chrono::system_clock::time_point acquire_time;  // by the store's clock
+  Duration held_for{0};                                // since then, by the same clock; 0: not known
+  bool detached = false;                               // its caller renews it, not its broker
   Duration time_left{0};
   Duration ttl{0};
   std::string broker_id;

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,7 +41,7 @@ func target(address string) (string, error) {
 	}
 	family, literal, _ := strings.Cut(address, ":")
 	if family != "ipv4" && family != "ipv6" {
-		return address, nil
+		return address, checkPort(address)
 	}
 	found, err := netip.ParseAddrPort(literal)
 	if err != nil {
@@ -51,6 +52,34 @@ func target(address string) (string, error) {
 		return "", fmt.Errorf("distlock: the address %q names a host of the other family", address)
 	}
 	return "passthrough:///" + literal, nil
+}
+
+// checkPort tells why no broker can be at the address: its port is missing, or is no number of 1..65535.
+func checkPort(address string) error {
+	if address == "" || strings.HasPrefix(address, "unix:") {
+		return nil
+	}
+	place := strings.TrimPrefix(strings.TrimPrefix(address, "tls://"), "dns:")
+	if strings.HasPrefix(place, "//") {
+		place = place[strings.LastIndex(place, "/")+1:]
+	}
+	before := strings.TrimSuffix(address, place)
+	host, port := place, ""
+	if end := strings.LastIndex(place, ":"); end > strings.LastIndex(place, "]") {
+		host, port = place[:end], place[end+1:]
+	}
+	if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
+		return fmt.Errorf("distlock: the broker's address %s is IPv6 without brackets; write %s[%s]:7420", address, before,
+			place)
+	}
+	if port == "" {
+		return fmt.Errorf("distlock: the broker's address %s has no port; write %s%s:7420", address, before, host)
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return fmt.Errorf("distlock: the broker's address %s has the port %s; a port is a number of 1..65535", address,
+			port)
+	}
+	return nil
 }
 
 // Split cuts a list that is separated by commas into gRPC targets, each once.

@@ -4,7 +4,10 @@ package channel
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +15,9 @@ const (
 	tokenFile      = "DISTLOCK_TOKEN_FILE"
 	mostTokenBytes = 16 << 10
 )
+
+// name:sha256, or the hash alone.
+var lineOfBroker = regexp.MustCompile(`^(.*:)?[0-9a-f]{64}$`)
 
 // bearer shows the token in the file that DISTLOCK_TOKEN_FILE names with each call. The file is read anew for each,
 // because whoever issues tokens replaces it before the old one expires. The token leaves this machine in no plain text.
@@ -52,6 +58,36 @@ func Authorization(address string) string {
 		return ""
 	}
 	return "Bearer " + token
+}
+
+// CheckToken tells why the file that DISTLOCK_TOKEN_FILE names holds no token, if one of the addresses would be shown
+// it.
+func CheckToken(addresses []string) error {
+	path := os.Getenv(tokenFile)
+	if path == "" || !slices.ContainsFunc(addresses, keepsSecrets) {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("distlock: %s: %w", tokenFile, err)
+	}
+	token := strings.TrimSpace(string(text))
+	problem := ""
+	if lines := strings.Count(token, "\n") + 1; token == "" {
+		problem = "is empty"
+	} else if lines > 1 {
+		problem = fmt.Sprintf("has %d lines; it must hold the token alone", lines)
+	} else if lineOfBroker.MatchString(token) {
+		problem = "holds a hash, which is for the broker's --token-file; it must hold the token"
+	} else if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		problem = "holds no token: it has a space, or a character that is not ASCII"
+	} else if len(text) > mostTokenBytes {
+		problem = "is larger than 16 KiB"
+	}
+	if problem == "" {
+		return nil
+	}
+	return fmt.Errorf("distlock: %s: %q %s", tokenFile, path, problem)
 }
 
 // RequireTransportSecurity is of credentials.PerRPCCredentials.

@@ -63,3 +63,37 @@ func TestTheTokenIsReadAnewForEachCallAndStaysHere(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileWithoutATokenIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	t.Setenv(tokenFile, path)
+	check := func(addresses ...string) string {
+		if err := CheckToken(addresses); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	if got := check("10.0.0.1:1", "tls://a:1"); !strings.Contains(got, "DISTLOCK_TOKEN_FILE") ||
+		!strings.Contains(got, path) || !strings.Contains(got, "no such file") {
+		t.Error(got)
+	}
+	if got := check("10.0.0.1:1"); got != "" {
+		t.Errorf("it is not shown there: %s", got)
+	}
+	for text, problem := range map[string]string{
+		"":                                      "is empty",
+		"dlt_a\nops:0123\n":                     "has 2 lines; it must hold the token alone",
+		"ops:" + strings.Repeat("0a", 32):       "holds a hash, which is for the broker's --token-file",
+		strings.Repeat("0a", 32) + "\n":         "holds a hash",
+		"two words":                             "holds no token: it has a space",
+		strings.Repeat("a", mostTokenBytes+1):   "is larger than 16 KiB",
+		"dlt_" + strings.Repeat("A", 43) + "\n": "",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := check("unix:///s"); (problem == "") != (got == "") || !strings.Contains(got, problem) {
+			t.Errorf("%.20q: %s", text, got)
+		}
+	}
+}

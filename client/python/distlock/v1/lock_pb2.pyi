@@ -112,7 +112,7 @@ class Grant(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., lease_id: _Optional[str] = ..., holder_id: _Optional[str] = ..., fencing_token: _Optional[int] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., echo_seq: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., hold_count: _Optional[int] = ..., replicas_acked: _Optional[int] = ..., since_granted: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Holder(_message.Message):
-    __slots__ = ["acquire_time", "broker_id", "fencing_token", "holder_id", "identity", "metadata", "mode", "owner", "permits", "time_left", "ttl"]
+    __slots__ = ["acquire_time", "broker_id", "detached", "fencing_token", "held_for", "holder_id", "identity", "limit", "metadata", "mode", "owner", "permits", "time_left", "ttl"]
     class MetadataEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -122,9 +122,12 @@ class Holder(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ACQUIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    DETACHED_FIELD_NUMBER: _ClassVar[int]
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HELD_FOR_FIELD_NUMBER: _ClassVar[int]
     HOLDER_ID_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -133,16 +136,19 @@ class Holder(_message.Message):
     TTL_FIELD_NUMBER: _ClassVar[int]
     acquire_time: _timestamp_pb2.Timestamp
     broker_id: str
+    detached: bool
     fencing_token: int
+    held_for: _duration_pb2.Duration
     holder_id: str
     identity: str
+    limit: int
     metadata: _containers.ScalarMap[str, str]
     mode: LockMode
     owner: str
     permits: int
     time_left: _duration_pb2.Duration
     ttl: _duration_pb2.Duration
-    def __init__(self, holder_id: _Optional[str] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., fencing_token: _Optional[int] = ..., acquire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., broker_id: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
+    def __init__(self, holder_id: _Optional[str] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., fencing_token: _Optional[int] = ..., acquire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., broker_id: _Optional[str] = ..., identity: _Optional[str] = ..., limit: _Optional[int] = ..., held_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., detached: bool = ...) -> None: ...
 
 class LockBlock(_message.Message):
     __slots__ = ["owner", "start_time", "time_left"]

@@ -14,6 +14,38 @@ constexpr size_t kMostBytes = 16 << 10;
 
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
+  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
+  return text;
+}
+
+// gRPC ends the process when a value of the metadata has other bytes.
+bool CanBeSent(std::string_view token) {
+  return std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+// name:sha256, or the hash alone.
+bool IsLineOfBroker(std::string_view line) {
+  constexpr size_t kHash = 64;
+  const size_t colon = line.rfind(':');
+  const std::string_view hash = colon == std::string_view::npos ? line : line.substr(colon + 1);
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  return hash.size() == kHash && std::all_of(hash.begin(), hash.end(), is_hex);
+}
+
+// As it stands behind the file's name.
+std::string ProblemOf(std::string_view token) {
+  if (token.empty()) return "is empty";
+  if (const auto ends = std::count(token.begin(), token.end(), '\n'); ends > 0) {
+    return "has " + std::to_string(ends + 1) + " lines; it must hold the token alone";
+  }
+  if (IsLineOfBroker(token)) return "holds a hash, which is for the broker's --token-file; it must hold the token";
+  return CanBeSent(token) ? "" : "holds no token: it has a space, or a character that is not ASCII";
+}
+
+bool IsShownTo(std::string_view address) { return StaysHere(address) || address.starts_with("tls://"); }
+
 }  // namespace
 
 bool StaysHere(std::string_view address) {
@@ -24,27 +56,30 @@ bool StaysHere(std::string_view address) {
 }
 
 std::optional<std::string> ReadBearer(const std::string& path) {
-  std::string text = ReadGivenFile(path, kMostBytes).text;
-  while (!text.empty() && IsSpace(text.back())) text.pop_back();
-  text.erase(text.begin(), std::find_if_not(text.begin(), text.end(), IsSpace));
-  // gRPC ends the process when a value of the metadata has other bytes.
-  const bool can_be_sent = std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
-  if (text.empty() || !can_be_sent) return std::nullopt;
-  return "Bearer " + text;
+  const std::string text = ReadGivenFile(path, kMostBytes).text;
+  const std::string_view token = Trimmed(text);
+  if (token.empty() || !CanBeSent(token)) return std::nullopt;
+  return "Bearer " + std::string(token);
 }
 
 std::optional<std::string> BearerFor(std::string_view address) {
   const char* const path = std::getenv(kTokenFileVariable);
-  if (path == nullptr || *path == '\0' || !(StaysHere(address) || address.starts_with("tls://"))) {
-    return std::nullopt;
-  }
+  if (path == nullptr || *path == '\0' || !IsShownTo(address)) return std::nullopt;
   return ReadBearer(path);
 }
 
-std::string TokenFileProblem() {
+std::string TokenFileProblem(std::string_view addresses) {
   const char* const path = std::getenv(kTokenFileVariable);
   if (path == nullptr || *path == '\0') return "";
-  const std::string problem = ReadGivenFile(path, kMostBytes).problem;
+  bool is_shown = false;
+  for (std::string_view rest = addresses; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    is_shown = is_shown || IsShownTo(Trimmed(rest.substr(0, comma)));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  if (!is_shown) return "";
+  const GivenFile file = ReadGivenFile(path, kMostBytes);
+  const std::string problem = file.problem.empty() ? ProblemOf(Trimmed(file.text)) : file.problem;
   return problem.empty() ? "" : std::string(kTokenFileVariable) + ": '" + path + "' " + problem;
 }
 

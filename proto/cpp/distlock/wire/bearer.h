@@ -21,8 +21,10 @@ std::optional<std::string> BearerFor(std::string_view address);
 // "Bearer " and the token in the file at `path`, without the white space around it.
 std::optional<std::string> ReadBearer(const std::string& path);
 
-// Why the file that DISTLOCK_TOKEN_FILE names cannot be read, in one line; "" when it can, or none is named.
-std::string TokenFileProblem();
+// Why the file that DISTLOCK_TOKEN_FILE names holds no token to show, in one line: it cannot be read, has two lines,
+// or holds the broker's line, with a hash. "": it holds one, none is named, or none of the addresses (with commas
+// between them) is shown a token.
+std::string TokenFileProblem(std::string_view addresses);
 
 // What is sent to this address stays on this machine.
 bool StaysHere(std::string_view address);

@@ -144,6 +144,9 @@ export interface Holder {
   ttl: Duration | undefined;
   brokerId: string;
   identity: string;
+  limit: number;
+  heldFor: Duration | undefined;
+  detached: boolean;
 }
 
 export interface Holder_MetadataEntry {
@@ -976,6 +979,9 @@ function createBaseHolder(): Holder {
     ttl: undefined,
     brokerId: "",
     identity: "",
+    limit: 0,
+    heldFor: undefined,
+    detached: false,
   };
 }
 
@@ -1013,6 +1019,15 @@ export const Holder: MessageFns<Holder> = {
     }
     if (message.identity !== "") {
       writer.uint32(90).string(message.identity);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(96).int32(message.limit);
+    }
+    if (message.heldFor !== undefined) {
+      Duration.encode(message.heldFor, writer.uint32(106).fork()).join();
+    }
+    if (message.detached !== false) {
+      writer.uint32(112).bool(message.detached);
     }
     return writer;
   },
@@ -1119,6 +1134,30 @@ export const Holder: MessageFns<Holder> = {
             }
 
             message.identity = reader.string();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.limit = reader.int32();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.heldFor = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 14: {
+            if (tag !== 112) {
+              break;
+            }
+
+            message.detached = reader.bool();
             continue;
           }
         }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+#include "duration.h"
+
+namespace distlock::cli {
+namespace {
+
+std::string For(const std::optional<Duration>& left) {
+  return left ? absl::StrCat("for another ", FormatDuration(*left)) : "for a while";
+}
+
+// One server of which some locks are: the only one, or a primary of a Cluster.
+void AddPrimary(const StoreNode& node, bool is_only, std::vector<Obstacle>& found) {
+  const std::string locks = is_only ? "" : " whose keys are there";
+  if (node.state == StoreNodeState::kDown) {
+    found.push_back({absl::StrCat("The store's server ", node.address, " does not serve",
+                                  node.problem.empty() ? "" : ": " + node.problem, "."),
+                     "Look whether it runs and can be reached from the broker; holders keep their locks until their "
+                     "ttl ends.",
+                     is_only});
+  } else if (node.state == StoreNodeState::kHeldOff) {
+    found.push_back(
+        {absl::StrCat("No lock", locks, " is newly granted ", For(node.hold_off_left), ": ", node.address,
+                      " has started or was promoted, and may have forgotten locks whose holders still act."),
+         "Wait: it ends by itself, and locks that are held go on. --failover-hold-off of distlockd says "
+         "how long.",
+         is_only});
+  }
+}
+
+void AddReplicas(const BrokerStatus& status, const StoreNode& node, bool is_only, std::vector<Obstacle>& found) {
+  const auto online = std::ranges::count_if(node.replicas, [](const StoreReplica& replica) { return replica.online; });
+  if (status.wait_replicas <= online || node.state == StoreNodeState::kDown) return;
+  found.push_back({absl::StrCat("Each grant must be confirmed by ", status.wait_replicas, " replicas of ", node.address,
+                                ", and ", online, " are in step."),
+                   "Bring the replicas back, or start distlockd with a smaller --wait-replicas.", is_only});
+}
+
+void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacle>& found) {
+  const size_t needed = servers.size() / 2 + 1;
+  std::vector<std::string> out;
+  for (const StoreNode* server : servers) {
+    if (server->state == StoreNodeState::kDown) {
+      out.push_back(absl::StrCat(server->address, " is down", server->problem.empty() ? "" : ": " + server->problem));
+    } else if (!server->not_counted.empty()) {
+      out.push_back(
+          absl::StrCat(server->address, " is not counted ", For(server->hold_off_left), ": ", server->not_counted));
+    }
+  }
+  const size_t counted = servers.size() - out.size();
+  if (counted >= needed) return;
+  found.push_back(
+      {absl::StrCat("Of ", servers.size(), " servers ", counted, " count, and each grant needs ", needed, ".")});
+  for (std::string& one : out) absl::StrAppend(&found.back().advice, found.back().advice.empty() ? "" : "; ", one);
+  absl::StrAppend(&found.back().advice, ". Bring back those that are down; the others count again by themselves.");
+}
+
+}  // namespace
+
+std::vector<Obstacle> ObstaclesOf(const BrokerStatus& status) {
+  std::vector<Obstacle> found;
+  if (status.draining) {
+    found.push_back({"The broker drains: it grants nothing new, and exits when its leases are given back or moved.",
+                     "Ask another broker of the store, or start this one again when it has exited."});
+  }
+  std::vector<const StoreNode*> servers;
+  size_t primaries = 0;
+  for (const StoreNode& node : status.store_nodes) {
+    node.independent ? servers.push_back(&node) : void(++primaries);
+  }
+  for (const StoreNode& node : status.store_nodes) {
+    if (node.independent) continue;
+    AddPrimary(node, primaries == 1, found);
+    AddReplicas(status, node, primaries == 1, found);
+  }
+  if (!servers.empty()) AddQuorum(servers, found);
+  const bool is_known = std::ranges::any_of(status.store_nodes,
+                                            [](const StoreNode& node) { return node.state == StoreNodeState::kDown; });
+  if (!status.store_up && !is_known) {
+    found.push_back({absl::StrCat("The store at ", status.store_url, " does not serve: ", status.store_problem, "."),
+                     "Look whether it runs and can be reached from the broker; holders keep their locks until their "
+                     "ttl ends."});
+  }
+  return found;
+}
+
+}  // namespace distlock::cli

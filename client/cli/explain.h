@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Of a broker's status, in words: what keeps locks from being granted, and what to do. Pure; any thread.
+#pragma once
+
+#include <distlock/admin.h>
+
+#include <string>
+#include <vector>
+
+namespace distlock::cli {
+
+struct Obstacle {
+  std::string what;  // a sentence
+  std::string advice;
+  bool stops_all = true;  // else some locks are granted all the same
+};
+
+// Empty: nothing keeps locks from being granted, but who holds them.
+std::vector<Obstacle> ObstaclesOf(const BrokerStatus& status);
+
+}  // namespace distlock::cli

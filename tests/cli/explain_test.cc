@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What keeps locks from being granted, of each kind of store, as `status --explain` says it.
+#include "explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace distlock::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+StoreNode Node(const std::string& address, StoreNodeState state = StoreNodeState::kUp) {
+  StoreNode node;
+  node.address = address;
+  node.state = state;
+  return node;
+}
+
+BrokerStatus Broker(std::vector<StoreNode> nodes) {
+  BrokerStatus status;
+  status.store_up = true;
+  status.store_nodes = std::move(nodes);
+  return status;
+}
+
+TEST(Explain, ABrokerThatServes) {
+  EXPECT_THAT(ObstaclesOf(Broker({Node("a:1")})), IsEmpty());
+  EXPECT_THAT(ObstaclesOf(Broker({Node("a:1"), Node("b:1")})), IsEmpty());
+}
+
+TEST(Explain, ADrain) {
+  BrokerStatus status = Broker({Node("a:1")});
+  status.draining = true;
+  const auto found = ObstaclesOf(status);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].what, HasSubstr("drains"));
+  EXPECT_TRUE(found[0].stops_all);
+}
+
+TEST(Explain, AStoreThatIsDown) {
+  BrokerStatus status = Broker({});
+  status.store_up = false;
+  status.store_url = "redis://a:1";
+  status.store_problem = "refused";
+  auto found = ObstaclesOf(status);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].what, "The store at redis://a:1 does not serve: refused.");
+  status.store_nodes = {Node("a:1", StoreNodeState::kDown)};
+  status.store_nodes[0].problem = "refused";
+  found = ObstaclesOf(status);
+  ASSERT_THAT(found, SizeIs(1)) << "once";
+  EXPECT_EQ(found[0].what, "The store's server a:1 does not serve: refused.");
+}
+
+TEST(Explain, AHoldOff) {
+  StoreNode held_off = Node("a:1", StoreNodeState::kHeldOff);
+  held_off.hold_off_left = std::chrono::seconds(38);
+  auto found = ObstaclesOf(Broker({held_off}));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].what, HasSubstr("No lock is newly granted for another 38s: a:1 "));
+  EXPECT_TRUE(found[0].stops_all);
+  found = ObstaclesOf(Broker({held_off, Node("b:1")}));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].what, HasSubstr("No lock whose keys are there "));
+  EXPECT_FALSE(found[0].stops_all) << "the other primary grants";
+}
+
+TEST(Explain, TooFewReplicas) {
+  BrokerStatus status = Broker({Node("a:1")});
+  status.wait_replicas = 2;
+  status.store_nodes[0].replicas.resize(2);
+  status.store_nodes[0].replicas[0].online = true;
+  const auto found = ObstaclesOf(status);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].what, "Each grant must be confirmed by 2 replicas of a:1, and 1 are in step.");
+  status.store_nodes[0].replicas[1].online = true;
+  EXPECT_THAT(ObstaclesOf(status), IsEmpty());
+}
+
+TEST(Explain, AQuorumWithoutItsMajority) {
+  std::vector<StoreNode> nodes = {Node("a:1"), Node("b:1", StoreNodeState::kDown), Node("c:1")};
+  for (StoreNode& node : nodes) node.independent = true;
+  EXPECT_THAT(ObstaclesOf(Broker(nodes)), IsEmpty()) << "two of three are enough";
+  nodes[2].not_counted = "it may have forgotten locks";
+  nodes[2].hold_off_left = std::chrono::seconds(12);
+  const auto found = ObstaclesOf(Broker(nodes));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].what, "Of 3 servers 1 count, and each grant needs 2.");
+  EXPECT_THAT(found[0].advice, HasSubstr("b:1 is down; c:1 is not counted for another 12s: it may have forgotten"));
+}
+
+}  // namespace
+}  // namespace distlock::cli
