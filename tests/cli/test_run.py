@@ -282,7 +282,7 @@ def test_a_bounded_wait_goes_on_while_there_is_no_store(ctl, fake, reason):
     fake.fake.refusal = (reason, "no store", [])
     assert ctl("run", "k", "-w", "100ms", "--", "echo", "no").returncode == 69
     waiter = ctl.start("run", "k", "-w", "10m", "--", "echo", "ran")
-    assert "still waiting for default/k" in waiter.stderr.readline()
+    assert "still waiting for default:k" in waiter.stderr.readline()
     fake.fake.refusal = None
     assert ends(waiter) == 0 and waiter.stdout.read() == "ran\n"
 

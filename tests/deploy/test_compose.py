@@ -94,7 +94,7 @@ def test_the_wiring_works_as_processes(world):
     used, other = (one, two) if one.metric("distlock_leases") else (two, one)
     assert used.drain() == 0
     listed = subprocess.run([ctl, "ls"], env=env, capture_output=True, text=True, check=True, timeout=30).stdout
-    assert "default/backup" in listed
+    assert "default:backup" in listed
     held.communicate("done\n", timeout=30)
     assert held.returncode == 0 and other.metric("distlock_adoptions_total") == 1
     eventually(lambda: subprocess.run(["redis-cli", "-s", redis.path, "GET", "x"], capture_output=True, text=True,

@@ -116,7 +116,7 @@ def test_a_lock_is_taken_in_it(buildah):
                     break
             done = subprocess.run(inside("distlockctl", "run", "first", "--", "distlockctl", "ls"),
                                   capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == 0 and "default/first" in done.stdout, done.stderr
+            assert done.returncode == 0 and "default:first" in done.stdout, done.stderr
         finally:
             broker.terminate()
             eventually(lambda: broker.poll() is not None, "its end")

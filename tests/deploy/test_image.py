@@ -144,4 +144,4 @@ if $in_image distlock-healthcheck; then echo 'a broker that is gone is healthy';
     done = subprocess.run(["unshare", "-mpfn", "--kill-child", "sh", "-c", f"ip link set lo up\n{script}", "sh",
                            standalone], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "default/first" in done.stdout and "draining" in done.stderr
+    assert "default:first" in done.stdout and "draining" in done.stderr

@@ -93,4 +93,4 @@ def test_a_program_takes_a_lock_from_its_sidecar(root, tmp_path):
     program = {**spec["containers"][0], "command": ["distlockctl", "run", "nightly", "--", "distlockctl", "ls"]}
     node = tmp_path / "node"
     node.mkdir()
-    assert "default/nightly" in run(root, node, "emptyDir", spec, broker, command(spec, program))
+    assert "default:nightly" in run(root, node, "emptyDir", spec, broker, command(spec, program))

@@ -159,7 +159,7 @@ def test_a_process_in_other_namespaces(world, redis, namespaces):
 @needs_proof
 def test_a_session_with_a_broker_that_was_started_anew_is_bound_anew(world, redis):
     daemon = world.distlockd(redis.url, *LONG)
-    holder = ctl(world, daemon.url, "hold", "first")
+    holder = ctl(world, daemon.url, "hold", "first", "--no-resume")
     holder.wait_for("granted")
     daemon.restart()
     holder.exit_code()  # lost with the broker

@@ -80,7 +80,7 @@ def test_a_run_that_comes_during_the_drain_waits_for_the_next_broker(world, stor
     assert daemon.exit_code() == 0
     daemon.start()
     out, err = other.communicate(timeout=PATIENCE_S)
-    assert (out, other.returncode) == ("mine\n", 0) and "still waiting for default/other" in err
+    assert (out, other.returncode) == ("mine\n", 0) and "still waiting for default:other" in err
     assert job.end()[0] == 0
 
 
