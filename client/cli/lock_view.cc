@@ -179,7 +179,7 @@ std::vector<std::string> LockAsText(const LockInfo& lock) {
 
 std::string LockAsRow(const LockInfo& lock) {
   const std::string name = Column(NameOf(lock.lock_namespace, lock.key), 40);
-  const std::string row =
+  std::string row =
       absl::StrFormat("%s %-8s %-10s %5d waiting", name, StateName(lock), ShareOf(lock), lock.queue_length);
   if (lock.holders.empty()) {
     if (!lock.block) return row;

@@ -170,7 +170,7 @@ absl::Status EmbeddedServer::Launch(const EmbeddedOptions& options) {
   unlink(SocketPath().c_str());
   launched_ = true;
   if (auto status = Spawn(*program, options.outlives); !status.ok()) return status;
-  const auto status = AwaitReady(options.start_timeout);
+  auto status = AwaitReady(options.start_timeout);
   if (status.ok()) return status;
   return absl::UnavailableError(
       Cat("the embedded store ", *program, " ", status.message(), "; its log ends: ", LogTail()));
