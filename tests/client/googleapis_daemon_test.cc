@@ -40,8 +40,15 @@ TEST_F(GoogleapisDaemonTest, AHeldLock) {
   EXPECT_EQ(details.holder_id, held->holder_id());
   EXPECT_EQ(details.fencing_token, held->token());
   EXPECT_EQ(details.owner, "bob");
-  EXPECT_TRUE(details.retry_delay);
+  EXPECT_FALSE(details.retry_delay) << "the broker renews it: nobody knows when its holder will be gone";
   EXPECT_EQ(details.block_time_left, "");
+}
+
+TEST_F(GoogleapisDaemonTest, ALockWhoseLeaseEndsByItself) {
+  ASSERT_TRUE(Acquire("k").ok());
+  const grpc::Status refused = Acquire("k");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_TRUE(ReadWithBoth(refused.error_details()).retry_delay);
 }
 
 TEST_F(GoogleapisDaemonTest, AWrongField) {
