@@ -182,11 +182,13 @@ void DetachedClient::BecomeAsking(Wish& wish) {
 }
 
 // The release of the earlier grant is not confirmed yet. The broker that works on it grants the same request anew
-// afterwards. Another broker, or one that was restarted, might still see the grant that is being released.
+// afterwards. Another broker, or one that was restarted, might still see the grant that is being released; so may this
+// one when its store has forgotten the release.
 void DetachedClient::AskAgain(Wish& wish) {
   Claim& claim = claims_.at(wish.id);
   EndCall(claim);
   claim.again = true;
+  if (env_.temper.forgets) claim.released = wish.token;
   BecomeAsking(wish);
   CallAt(*claim.broker, wish.id, seconds(200),
          [spec = SpecOf(wish), request_id = claim.request_id](Front& front, core::SessionId call) {
