@@ -122,6 +122,11 @@ _anchor = _Anchor()
 _fork.watch(_anchor)
 
 
+def starts_slowly() -> bool:
+    """Whether a channel that is opened now needs a process of its own, which takes its time to start."""
+    return _anchor.used_in not in (None, _fork.generation)
+
+
 def open_channel(address: str) -> Any:
     """A grpc.Channel; or its like, when an ancestor of this process has used gRPC."""
     if _anchor.used_in is None:

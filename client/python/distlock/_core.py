@@ -98,6 +98,8 @@ class Core:
         self.mutex = threading.Lock()
         self.addresses = _channel.Addresses(address)
         self.table = LockTable(address, len(self.addresses.all), label, unreachable_after, CONNECT_TIMEOUT)
+        if _channel.starts_slowly():
+            self.table.try_patience = CONNECT_TIMEOUT
         self.on_draining, self.on_session = on_draining, on_session
         self._timer = threading.Condition(self.mutex)
         self._streams: List[Optional[Stream]] = [None, None]

@@ -22,6 +22,7 @@ from distlock.v1 import lock_service_pb2 as wire
 ANSWER_GRACE = SECOND // 2  # the broker ends a bounded wait; when it stays silent, the client does after this much more
 LEAST_WAIT = SECOND // 1000  # 0 would turn a bounded wait into one try
 LEAST_PAUSE = SECOND // 100
+TRY_PATIENCE = SECOND  # one try ends so long after no broker could be reached
 
 # Whether a request that is sent again keeps its place in the queue.
 PLACES = "request_id" in wire.AcquireLocks.DESCRIPTOR.fields_by_name
@@ -54,6 +55,7 @@ class TableBase:
                  connect_timeout: int) -> None:
         self.address, self.brokers, self.label = address, brokers, cut_label(label)
         self.unreachable_after, self.connect_timeout = unreachable_after, connect_timeout
+        self.try_patience = TRY_PATIENCE
         self.links = (Link(), Link())
         self.present = 0
         self.live: Dict[int, Lease] = {}  # by id, in any phase but ENDED
@@ -87,7 +89,7 @@ class TableBase:
         if self.unreachable_after is not None:
             return self.unreachable_after
         if request.one_try:
-            return SECOND
+            return self.try_patience
         return 10 * SECOND if request.wait_until == NEVER else request.wait_until - request.stranded
 
     def schedule(self, request: Request) -> None:
