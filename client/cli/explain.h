@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of a broker's status, in words: what keeps locks from being granted, and what to do. Pure; any thread.
+// A broker's status in words: the reasons why locks are not granted, and what to do. Pure; any thread.
 #pragma once
 
 #include <distlock/admin.h>

@@ -23,8 +23,9 @@ std::string NameOf(const std::string& name_space, const std::string& key);
 // DISTLOCK_NAMESPACE, else "default".
 std::string DefaultNamespace();
 
-// What a name on the command line means. With `name_space`, that of --namespace, all of the text is the key; else the
-// text before its first ':' is the namespace. `problem`: why it is no name, as it stands behind the word that gave it.
+// A lock as a word on the command line names it. With `name_space`, that of --namespace, all of the text is the key;
+// else the text before its first ':' is the namespace. `problem`: why it is no name, as it stands behind the word that
+// gave it.
 struct ReadName {
   LockName name;
   std::string problem;

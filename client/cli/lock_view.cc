@@ -91,7 +91,7 @@ std::string StateName(const LockInfo& lock) {
   return permits && permits->free.value_or(0) > 0 ? absl::StrCat(*permits->free, " free") : "held";
 }
 
-// What a holder has, and for how long; what is left counts only where nobody renews it.
+// The share of a holder, and since when. The time that is left is shown only of a lease that no broker renews.
 std::string HolderAsText(const Holder& holder) {
   const std::string left = holder.detached ? absl::StrCat("  left ", FormatDuration(holder.time_left)) : "";
   return absl::StrCat("  holder ", holder.owner, "  ", ShareAsText(holder.mode, holder.permits), "  for ",

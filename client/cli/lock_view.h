@@ -20,7 +20,7 @@ std::string ModeName(LockMode mode);
 // How long a lock has been held, for people: "12s", "2h13m5s", "350ms".
 std::string HeldForAsText(const Holder& holder);
 
-// Of a semaphore whose holders are all listed.
+// The permits of a semaphore; PermitsOf knows them only when all of its holders are listed.
 struct Permits {
   int64_t limit = 0;
   std::optional<int64_t> free;  // nothing while a lock_delay keeps some of them

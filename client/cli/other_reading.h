@@ -10,7 +10,7 @@
 
 namespace distlock::cli {
 
-// Nobody holds the lock or waits for it, and no lock_delay runs.
+// Whether the lock has no holder and no waiter, and no lock_delay runs.
 bool IsFree(const LockInfo& lock);
 
 // Warns when a lock that the same word may have meant is taken. Asks the broker for each of them.

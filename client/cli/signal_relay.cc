@@ -13,7 +13,7 @@
 namespace distlock::cli {
 namespace {
 
-// Who signals many processes needs this long at most to reach the watchdog as well.
+// A sender that signals many processes reaches the watchdog, too, within this.
 constexpr auto kPatience = std::chrono::milliseconds(100);
 
 // A running command that neither catches, blocks nor ignores `signo` cannot have got it: it would have ended.

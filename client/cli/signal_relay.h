@@ -29,7 +29,7 @@ class SignalRelay {
   bool HoldBack(int signo, pid_t sender);
   bool holds_back() const { return !held_back_.empty(); }
 
-  // What is to be passed on now. A signal is kept from the command once: whoever sends it again means it.
+  // The signals that are to be passed on now. A signal is kept from the command once: its sender means a second one.
   std::vector<int> Due(const Child& command);
 
  private:

@@ -45,8 +45,8 @@ bool PrintChange(const Context& context, const LockInfo& lock) {
   return context.Print(ChangeAsText(lock, time), LockAsJson(lock, true, Json().Text("time", time)));
 }
 
-// What was printed last, so that a watch that had to connect anew, and is told the present state again, prints only
-// what has changed meanwhile.
+// The last line of each lock. A watch that had to connect anew is told the present state again, and prints only the
+// locks that have changed meanwhile.
 class Printed {
  public:
   bool IsNew(const LockInfo& lock) {

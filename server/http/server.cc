@@ -174,7 +174,7 @@ MHD_Result Server::Impl::Queue(MHD_Connection* connection, const Reply& head, MH
   } else if (!closes && promised_idle > 0) {
     MHD_add_response_header(response, "Keep-Alive", Cat("timeout=", promised_idle).c_str());
   }
-  // Of the answer alone: how long a connection awaits a request, `connections` says.
+  // This timeout is for the answer alone; `connections` bounds how long a connection awaits a request.
   MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, send_seconds);
   const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(head.status), response);
   MHD_destroy_response(response);

@@ -28,7 +28,7 @@ class Drainer {
 
   // Names the server to drain. If a drain has begun already, the server drains at once.
   void Attach(rpc::Server* server);
-  // Who else is told of the drain: on any thread, and again when it is shortened.
+  // `begun` is called when the drain begins, and again when it is shortened; on any thread, and it must not block.
   void OnBegin(std::function<void()> begun);
 
   // Begins the drain and returns the time left. A second call can only shorten it.

@@ -73,7 +73,7 @@ struct Access {
   Reloader reloader;
 };
 
-// What gRPC says becomes lines of the log, at most one of each kind in ten seconds: whoever connects can cause them.
+// Puts gRPC's own lines into the log, at most one of each kind in ten seconds: any client can cause them.
 void LogForGrpc() {
   rpc::TakeOverGrpcLog([](const rpc::GrpcLine& line) {
     static ops::LogLimit handshakes(absl::Seconds(10));
@@ -93,7 +93,7 @@ void LogForGrpc() {
 
 void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
-    // Nobody asked for as many as the default, so less is no trouble while it is enough for one busy caller.
+    // A default that the machine does not reach is no trouble while one busy caller has enough.
     const bool asked = options.max_connections != kDefaultMaxConnections;
     const bool few = server.max_connections() < static_cast<size_t>(options.max_connections_per_peer);
     ops::Log(asked || few ? ops::LogLevel::kWarn : ops::LogLevel::kInfo,

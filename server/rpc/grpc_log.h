@@ -13,7 +13,7 @@ struct GrpcLine {
   std::string text;
 };
 
-// Of a handshake with a client that failed: why, such as "certificate verify failed"; "" for other lines.
+// Why a TLS handshake with a client failed, such as "certificate verify failed"; "" when the line is of something else.
 std::string HandshakeProblem(const std::string& text);
 
 // Calls `take` for each line, on gRPC's threads, instead of writing it, unless GRPC_VERBOSITY asks for gRPC's own log.

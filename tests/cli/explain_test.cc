@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What keeps locks from being granted, of each kind of store, as `status --explain` says it.
+// The sentences of `status --explain`, for each kind of store.
 #include "explain.h"
 
 #include <gmock/gmock.h>

@@ -16,7 +16,7 @@ CTL = os.environ.get("DISTLOCKCTL", "distlockctl")
 SOCKET = "unix:///run/distlock/distlock.sock"
 TEXTS = [page.read_text(encoding="utf-8") for page in sorted((REPOSITORY / "deploy/runbooks").glob("*.md"))]
 COMMANDS = sorted({command for text in TEXTS for command in re.findall(r"`(distlockctl [^`]*)`", text)})
-# What stands for something of the reader's.
+# The words of the pages that a reader replaces, and a value for each.
 BLANKS = {"ADDRESS": SOCKET, "NAMESPACE:KEY": "default:k", "KEY": "k", "VERB": "exclusive", "PRINCIPAL": "uid:1",
           "...": "gone", "FILE": "policy.yaml", "CASES": "cases.yaml", "distlockctl top": "distlockctl top --once"}
 
