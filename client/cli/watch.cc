@@ -51,7 +51,7 @@ class Printed {
  public:
   bool IsNew(const LockInfo& lock) {
     LockInfo timeless = lock;
-    for (Holder& holder : timeless.holders) holder.time_left = {};
+    for (Holder& holder : timeless.holders) holder.time_left = holder.held_for = {};
     if (timeless.block) timeless.block->time_left = {};
     std::string now = LockAsJson(timeless, true).Line();
     std::string& last = last_[{lock.lock_namespace, lock.key}];

@@ -38,6 +38,7 @@ class FakeBroker(Look, Together):
         self.bundles = []  # requests that wait for several locks
         self.watches = 0  # the number of WatchLock and WatchLocks calls so far
         self.cuts = False  # every watch
+        self.states_told = 0  # to watches
         self.stopping = False
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire

@@ -49,6 +49,7 @@ class Look:
             if self._seen(lock) != told:
                 told = self._seen(lock)
                 yield self.api.WatchLockResponse(lock=lock)
+                self.states_told += 1
             time.sleep(0.005)
         if context.is_active():
             self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
@@ -73,6 +74,7 @@ class Look:
             told.update((name, self._seen(locks[name])) for name in changed)
             if changed:
                 yield self.api.WatchLocksResponse(locks=[locks[name] for name in changed])
+                self.states_told += 1
             time.sleep(0.005)
         if context.is_active():
             self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})

@@ -99,7 +99,9 @@ def test_it_goes_on_when_something_between_cuts_the_stream(ctl, fake, args):
     assert "holder ann" in line(process)
     fake.fake.cuts = True
     eventually(lambda: fake.fake.watches > 2, "other tries")
+    told = fake.fake.states_told
     fake.fake.cuts = False
+    eventually(lambda: fake.fake.states_told > told, "a watch that is told the present state again")
     ctl("acquire", "k", "--shared", "--owner", "bob")
     assert "holder bob" in line(process)  # what was printed already is not printed again
 
