@@ -56,7 +56,7 @@ type RefusedError struct {
 	Holders       []Holder       // who holds the lock, as far as known, at most 16
 	QueueLength   int            // how many wait, as far as known
 	FieldProblems []FieldProblem // INVALID_ARGUMENT: every value that is wrong
-	Block         *Block         // a lock_delay that keeps the lock, or nil
+	Block         *Block         // a lock_delay or min_hold that keeps the lock, or nil
 }
 
 // FieldProblem is one value that is wrong.

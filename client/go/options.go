@@ -123,6 +123,12 @@ func LockDelay(d time.Duration) Option {
 	return option(func(r *request) { r.spec.LockDelay = r.duration("lock_delay", d) })
 }
 
+// MinHold keeps the lock from everybody until this long after its grant when it is released sooner, so that a job that
+// several hosts start runs once a period: up to 25 h, of one exclusive lock.
+func MinHold(d time.Duration) Option {
+	return option(func(r *request) { r.spec.MinHold = r.duration("min_hold", d) })
+}
+
 // Policy says who goes next. Use one policy for all requests of a lock. Without it Fair.
 func Policy(p QueuePolicy) Option {
 	return option(func(r *request) { r.spec.Policy = pb.QueuePolicy(p) })

@@ -93,7 +93,7 @@ type Waiter struct {
 	BrokerID  string
 }
 
-// Block is a lock_delay that runs: the last holder ended abnormally.
+// Block is a lock_delay that runs, after an abnormal end, or a min_hold, after a release that came sooner.
 type Block struct {
 	StartTime time.Time     // when that holder ended, by the store's clock
 	TimeLeft  time.Duration // until others may have the lock
@@ -109,10 +109,10 @@ type LockInfo struct {
 	Token       int64 // of the latest grant; 0: none in the last 24 h
 	QueueLength int
 	HolderCount int
-	Block       *Block // nil: no lock_delay runs
+	Block       *Block // nil: it is not blocked
 }
 
-// Free tells whether nobody holds it or waits for it, and no lock_delay runs.
+// Free tells whether nobody holds it or waits for it, and it is not blocked.
 func (l *LockInfo) Free() bool { return l.HolderCount == 0 && l.QueueLength == 0 && l.Block == nil }
 
 // Queued is the place in the queue at the moment of joining it.

@@ -7,6 +7,7 @@
 -- A request: {kind, permits, limit, adaptive}; to be granted it also has owner, ttl, delay, info and px.
 local CHUNK = 100
 local BLOCKED = 'blocked:' -- and a token: the field of a share that a release left blocked
+local NOBODY = string.rep('0', 32) -- who has what is blocked
 
 -- x | s | p<permits>/<limit>, and a: ADAPTIVE. nil: another shape.
 local function parse_want(text)

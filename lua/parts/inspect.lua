@@ -16,7 +16,7 @@ local function inspect(max_waiters, max_holders)
       block = slot
     end
   end
-  local holders = h.kind == 'x' and (h.owner == string.rep('0', 32) and 0 or 1) or #slots
+  local holders = h.kind == 'x' and (h.owner == NOBODY and 0 or 1) or #slots
   if block then table.insert(slots, 1, block) end
   local reply = {INSPECTED, NOW, str(last), length, holders, 0}
   if h.kind == 'x' then

@@ -7,9 +7,8 @@ local REPEATABLE = 'ff' -- how the owner_id of a request begins that may be repe
 
 -- The place, the broker, the number; nil: there is no mark.
 local function mark_of(info)
-  local place, asked_by, number = string.match(info or '', '^p(%-?%d+);(%x+)%.(%d+);')
-  if place then return place, asked_by, number end
-  return string.match(info or '', '^h%d+;p(%-?%d+);(%x+)%.(%d+);')
+  info = string.gsub(string.gsub(info or '', '^m%d+;', ''), '^h%d+;', '')
+  return string.match(info, '^p(%-?%d+);(%x+)%.(%d+);')
 end
 
 -- Whether the mark is the broker's, with a number from `first` to `last`; both 0: with none. `or_found`: also of a hold

@@ -4,7 +4,7 @@ local MOST_SHOWN = 128
 
 -- One of many holders in the shape of an EXCLUSIVE holder's value.
 local function value_of(slot)
-  local owner = string.sub(slot.owner, 1, #BLOCKED) == BLOCKED and string.rep('0', 32) or slot.owner
+  local owner = string.sub(slot.owner, 1, #BLOCKED) == BLOCKED and NOBODY or slot.owner
   return table.concat({'1', owner, slot.token, slot.since, slot.ttl, slot.delay, slot.info}, ';')
 end
 

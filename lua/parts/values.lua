@@ -52,6 +52,12 @@ local function parse_holder(value)
   return {kind = 'x', owner = owner, token = token, since = since, ttl = ttl, delay = delay, value = value}
 end
 
+-- The bounds of a hold, in ms, that stand in front of its info: min_hold and max_hold. nil: there is none.
+local function bounds_of(info)
+  local min_hold, rest = string.match(info, '^m(%d+);(.*)$')
+  return min_hold, string.match(rest or info, '^h(%d+);')
+end
+
 -- What an EXCLUSIVE holder says of itself.
 local function info_of(holder) return string.match(holder.value, '^1;%x+;%d+;%d+;%d+;%d+;(.*)$') end
 

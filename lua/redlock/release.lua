@@ -15,11 +15,15 @@ local owner, token, first_mark, last_mark, block_ms, keep, trusted, broker, fair
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 -- Fast paths: it holds the lock EXCLUSIVE, nobody watches, and either nobody waits, or the next waiter wants it
 -- EXCLUSIVE, too, and its broker is the caller's or hears of it.
-local held = block_ms == '0' and keep_grant ~= '1' and value and not watchers and
-  string.sub(value, 1, 35) == '1;' .. owner .. ';' and string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
+local held, info_at
+if (block_ms == '0' or block_ms == '-') and keep_grant ~= '1' and value and not watchers and
+  string.sub(value, 1, 35) == '1;' .. owner .. ';' then
+  held, info_at = string.match(value, '^(%d+);%d+;%d+;%d+;()', 36)
+  if block_ms == '0' and held and string.byte(value, info_at) == 109 then held = nil end -- it has a min_hold
+end
 local mark, asked_by
 if held and first_mark ~= '0' then
-  asked_by, mark = string.match(value, '^%d+;%d+;%d+;%d+;p%-?%d+;(%x+)%.([1-9]%d*);', 36)
+  asked_by, mark = string.match(value, '^p%-?%d+;(%x+)%.([1-9]%d*);', info_at)
   mark = asked_by == broker and tonumber(mark)
 end
 if held and #held <= 16 and (tonumber(held) <= tonumber(token) or
@@ -59,6 +63,7 @@ end
 -- include parts/hold_off.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
+-- include parts/block.lua
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local o = {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, fair_after = tonumber(fair_after),
@@ -68,8 +73,8 @@ if h.mine and keep_grant ~= '1' then
   if tonumber(h.mine.token) > tonumber(token) and not is_named(info, broker, first_mark, last_mark) then
     return {NOT_HOLDER, NOW, h.mine.token}
   end
-  if block_ms == '0' then return free(h, o) end
--- include parts/block.lua
+  -- Each server has stamped its vote by itself; the token is the same at all, and a time.
+  return release_hold(h, block_ms, h.mine.token, o)
 end
 local entry
 entry, bad = try('HGET', WAITERS, owner)

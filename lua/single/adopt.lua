@@ -3,8 +3,8 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id that has it, token, owner_id that takes it, not_after_us (0: never late), want (see lua/README.md),
 --      info, and the tag of the brokers' channels if those are a shard's
--- {ADOPTED, time, since_us, ttl_ms, delay_ms, max_hold_ms (0: none)}   also when an owner_id with the same first half
---      as the new one has it: an earlier try of the same request
+-- {ADOPTED, time, since_us, ttl_ms, delay_ms, max_hold_ms, min_hold_ms (0: none)}   also when an owner_id with the
+--      same first half as the new one has it: an earlier try of the same request
 -- {HELD, time}   such a try has it, of a later session of the client, or a later one of the same session; nothing was
 --      done
 -- {MISMATCH, time, kind, limit}   it is held otherwise than `want`
@@ -43,9 +43,9 @@ if as.kind ~= h.kind or h.kind == 'p' and (as.limit ~= h.limit or as.permits ~= 
   return {MISMATCH, NOW, h.kind, h.limit or 0}
 end
 
--- The bound of the hold stays.
-local hold = string.match(h.kind == 'x' and info_of(h) or held.info, '^h(%d+);')
-if hold then info = 'h' .. hold .. ';' .. info end
+-- The bounds of the hold stay.
+local min_hold, hold = bounds_of(h.kind == 'x' and info_of(h) or held.info)
+info = (min_hold and 'm' .. min_hold .. ';' or '') .. (hold and 'h' .. hold .. ';' or '') .. info
 
 -- The ttl stays: a shorter one would end the hold before the belief of its former owner. First the write that maxmemory
 -- never refuses.
@@ -63,4 +63,4 @@ else
   write_header(h)
 end
 tell(watchers)
-return {ADOPTED, NOW, held.since, held.ttl, held.delay, hold or '0'}
+return {ADOPTED, NOW, held.since, held.ttl, held.delay, hold or '0', min_hold or '0'}

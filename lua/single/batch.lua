@@ -5,7 +5,7 @@
 --      then of each item one string. hold_off is "0" or known_until_us: during a hold-off brokers call each item's own
 --      script
 --      an acquire: "a", owner_id, wait, preferred, "not_after_us;px;want;ttl_ms;delay_ms;info"; px is ttl_ms + delay_ms
---      a release, free at once: "1;owner_id;token;", or "1;owner_id;" for any token, which is how its value begins
+--      a release, with block_ms 0: "1;owner_id;token;", or "1;owner_id;" for any token, which is how its value begins
 -- {time, then of each item the reply of its own script, or only a code: GRANTED with time as token and since_us, or
 --      RELEASED with no next holder}
 -- An item that fails has its error instead of a reply, and the other items are not affected.
@@ -45,7 +45,7 @@ for i = 1, n do
   elseif byte(item) == 49 then
     if is_quiet and value and find(value, item, 1, true) == 1 then
       local _, before_info, token_ends = find(value, '^%d+();%d+;%d+;%d+;', 36)
-      if token_ends and token_ends <= 52 and
+      if token_ends and token_ends <= 52 and byte(value, before_info + 1) ~= 109 and
         (byte(value, before_info + 1) ~= 108 or
           sub(value, before_info + 3, before_info + 18) == sub(ARGV[2], 1, 16)) then
         freed, reply = freed + 1, RELEASED
@@ -87,15 +87,16 @@ local function define_general_paths()
 -- include parts/show.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
+-- include parts/block.lua
   function acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers, granted,
     waiting)
 -- include parts/acquire.lua
   end
   function release_generally(owner, token, value, watchers, waiting)
-    local h, bad = read_own_hold(value, owner, token)
+    local h, bad = read_hold_to_release(value, owner, token)
     if not bad and h.kind == 'x' then bad = settle(h, broker) end
-    return bad or free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, waiting = waiting,
-      fair_after = tonumber(fair_after), watchers = watchers})
+    return bad or release_hold(h, '0', h.mine.since, {keep = keep, trusted = trusted == '1', broker = broker,
+      quiet = true, waiting = waiting, fair_after = tonumber(fair_after), watchers = watchers})
   end
 end
 

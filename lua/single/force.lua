@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Ends a hold on an administrator's order.
+-- Ends a hold, or a block, on an administrator's order.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), broker_id that it has the lock through ("": not known), reason (any bytes),
---      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and
---      the tag of the broker's channel if that is a shard's
+-- ARGV owner_id (zeros: what a release left blocked under the token), token (0: any), broker_id that it has the lock
+--      through ("": not known), reason (any bytes), token_keep_ms, trusted, broker_id (the caller's), fair_after_us,
+--      hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
 -- {TOLD, time}   that broker has been told (if the holder may linger, whoever calls, and
 --      whether it listened or not) to release the lock, at once or when its holder no longer believes in it
 -- {RELEASED, ...}   as release: nobody received that broker's notice, or it is the caller, which has no such lease
@@ -18,6 +18,10 @@ local owner, token, through, reason, keep, trusted, broker, fair_after, hold_off
 own_tag = channel
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
+if owner == NOBODY then
+  through = '' -- nobody has it through a broker any more
+  if not value then owner = BLOCKED .. token end
+end
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
 -- The lock of a broker that may keep it is that broker's to give back, also when it seems not to listen. The caller

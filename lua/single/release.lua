@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Ends a hold.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), block_ms (0: free at once; else nobody gets the owner's share for so long),
---      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and the
---      tag of the broker's channel if that is a shard's
--- {RELEASED, time, "blocked"}
+-- ARGV owner_id, token (0: any), block_ms (nobody gets the owner's share for so long; 0: for what is left of the
+--      min_hold of an EXCLUSIVE holder; -: free at once), token_keep_ms, trusted, broker_id (the caller's),
+--      fair_after_us, hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
+-- {RELEASED, time, "blocked", ms}   nobody gets it for so long
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms
 --      of each next holder that waits at the caller's broker}   other brokers learn of their grants from their channel
 -- {KEPT, time}   it is its broker's to end, which has been told: ask again; nothing was done
 -- {NOT_HOLDER, time}   also when the owner has it under another token
+-- {NOT_HOLDER, time, "blocked", ms}   a release of that token has left the lock blocked
 -- {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 local owner, token, block_ms, keep, trusted, broker, fair_after, hold_off, channel = unpack(ARGV)
@@ -22,15 +23,12 @@ end
 -- include parts/hold_off.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
+-- include parts/block.lua
 own_tag = channel
-local h, bad = read_own_hold(value, owner, token)
+local h, bad = read_hold_to_release(value, owner, token)
 if bad then return bad end
 local kept = h.kind == 'x' and settle(h, broker, channel)
 if kept then return kept end
-if block_ms == '0' then
-  lift_hold_off(h)
-  return free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, waiting = waiting,
-    fair_after = tonumber(fair_after), watchers = watchers})
-end
-
--- include parts/block.lua
+lift_hold_off(h)
+return release_hold(h, block_ms, h.mine.since, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true,
+  waiting = waiting, fair_after = tonumber(fair_after), watchers = watchers})

@@ -43,7 +43,7 @@ local hold_left
 local function px_of(ttl, hold_until, since, info)
   local px = tonumber(ttl)
   if hold_until == '-' then return px end
-  local hold = string.match(info, '^h(%d+);')
+  local _, hold = bounds_of(info)
   if hold then
     local left = math.floor((tonumber(since) - now) / 1000) + tonumber(hold)
     px, hold_left = math.min(px, left), #KEYS == 1 and math.max(left, 0) or nil

@@ -84,7 +84,9 @@ void AddResource(const v1::Refusal& refusal, const core::LockName& about, wire::
     resource.set_owner(Cut(refusal.holders(0).owner(), kMaxOwnerBytes));
     resource.set_description(absl::StrCat("held by holder ", refusal.holders(0).holder_id()));
   } else if (refusal.has_block()) {
-    resource.set_description("nobody holds it: a lock_delay is running");
+    resource.set_owner(Cut(refusal.block().owner(), kMaxOwnerBytes));
+    const char* const what = refusal.block().has_min_hold() ? "min_hold" : "lock_delay";
+    resource.set_description(absl::StrCat("nobody holds it: a ", what, " is running"));
   }
   wire::PackDetail(resource, status->add_details());
 }

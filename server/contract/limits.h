@@ -29,6 +29,7 @@ struct Limits {
   core::Duration max_ttl_if_replicated = std::chrono::seconds(30);
   core::Duration max_wait = std::chrono::hours(24);
   core::Duration max_lock_delay = std::chrono::seconds(60);
+  core::Duration max_min_hold = std::chrono::hours(25);
   size_t max_key_bytes = 512;
   size_t max_namespace_bytes = 64;
   size_t max_owner_bytes = 256;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "contract/holder_info.h"
 #include "contract/ids.h"
 #include "contract/show.h"
 #include "contract/to_proto.h"
@@ -22,10 +23,21 @@ constexpr size_t kMostHolders = 16;
 constexpr core::Duration kRetryUnavailable = std::chrono::seconds(1);
 constexpr core::Duration kRetryOverload = std::chrono::milliseconds(200);
 
+// The block of a min_hold: `ran 3 min ago by root@a, next in 12 min`.
+std::string RanBy(const core::HolderView& view) {
+  const std::string owner = ParseInfo(view.info).owner();
+  const std::string by = owner.empty() ? "" : absl::StrCat(" by ", Shorten(owner, kShownOwnerBytes));
+  return absl::StrCat("ran ", ShowRoughly(view.held_for), " ago", by, ", next in ", ShowRoughly(view.time_left));
+}
+
+// "": not known, as when there is no holder.
 std::string HeldBy(std::span<const core::HolderView> views) {
   if (views.empty()) return "";
   const auto named = std::find_if(views.begin(), views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
-  if (named == views.end()) return "blocked by the lock_delay of its last holder";
+  if (named == views.end()) {
+    const bool has_run = views.front().min_hold > core::Duration::zero();
+    return has_run ? RanBy(views.front()) : "blocked by the lock_delay of its last holder";
+  }
   const v1::Holder holder = HolderOf(*named);
   const auto others = std::count_if(named + 1, views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
   const char* const and_more = views.size() < kMostHolders ? " and " : " and at least ";
@@ -41,8 +53,8 @@ std::string QueueNote(uint32_t length) {
 
 std::string HeldMessage(const core::Refused& refused, const std::string& lock) {
   const std::string by = HeldBy(refused.holders);
-  return absl::StrCat(lock, " is ", by.empty() ? "not free" : by, QueueNote(refused.queue_length),
-                      "; retry later, or set max_wait to wait in the queue");
+  return absl::StrCat(lock, by.starts_with("ran ") ? " " : " is ", by.empty() ? "not free" : by,
+                      QueueNote(refused.queue_length), "; retry later, or set max_wait to wait in the queue");
 }
 
 std::string TimeoutMessage(const core::Refused& refused, const std::string& lock) {

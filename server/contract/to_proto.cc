@@ -142,6 +142,8 @@ std::optional<v1::LockBlock> BlockOf(std::span<const core::HolderView> views) {
       ToProto(core::StoreTime{longest->since.us + std::chrono::floor<std::chrono::microseconds>(held).count()});
   *block.mutable_time_left() = ToProto(longest->time_left);
   block.set_owner(ParseInfo(longest->info).owner());
+  if (longest->min_hold > core::Duration::zero()) *block.mutable_min_hold() = ToProto(longest->min_hold);
+  *block.mutable_acquire_time() = ToProto(longest->since);
   return block;
 }
 

@@ -169,6 +169,11 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   }
   acquire.lock_delay = std::chrono::ceil<milliseconds>(
       Time(spec.lock_delay(), {}, limits_.max_lock_delay, FieldPath(path, "lock_delay")));
+  acquire.min_hold =
+      std::chrono::ceil<milliseconds>(Time(spec.min_hold(), {}, limits_.max_min_hold, FieldPath(path, "min_hold")));
+  if (acquire.min_hold > core::Duration::zero() && acquire.want.mode != core::Mode::kExclusive) {
+    Bad(FieldPath(path, "min_hold"), "is for mode EXCLUSIVE only");
+  }
 
   Text(spec.owner(), limits_.max_owner_bytes, FieldPath(path, "owner"));
   if (spec.reentrant() && spec.owner().empty()) {
@@ -225,6 +230,7 @@ std::vector<core::Acquire> Validator::Locks(const google::protobuf::RepeatedPtrF
           absl::StrCat("is not that of ", std::string(path), "[0]; it counts for all locks together"));
     }
     if (specs[i].reentrant()) Bad(FieldPath(field, "reentrant"), "is for one lock only");
+    if (part.min_hold > core::Duration::zero()) Bad(FieldPath(field, "min_hold"), "is for one lock only");
   }
   return parts;
 }

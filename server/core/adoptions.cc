@@ -203,6 +203,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.token = in.token;
   lease.ttl = done.ttl;
   lease.lock_delay = done.lock_delay;
+  lease.has_min_hold = done.min_hold > Duration::zero();
   lease.granted = core_.now;
   lease.deadline = sent + done.ttl - core_.Margin(done.ttl);
   // The store's reckoning is as old as its answer may be.

@@ -36,6 +36,7 @@ struct Acquire {
   std::optional<Duration> max_wait;  // unset: until granted; 0: one try
   Duration max_hold{};               // 0 = none
   Duration lock_delay{};
+  Duration min_hold{};  // released sooner after its grant, the lock stays blocked until then; only EXCLUSIVE, and alone
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool resume = false;  // the client adopts the lease when its stream has ended
   std::string info;     // public facts about the caller, opaque here, shown to others

@@ -35,8 +35,10 @@ void ForceCalls::Handle(const ForceNotice& in) {
   }
   if (MustWait(in.owner)) return;  // the broker that asked will ask again
   to_.past_grants.Forget(in.owner);
-  to_.releases.Pursue(
-      to_.releases.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token));
+  PendingRelease& release =
+      to_.releases.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token);
+  release.ends_min_hold = true;
+  to_.releases.Pursue(release);
 }
 
 void ForceCalls::Handle(ForceRelease& in) {

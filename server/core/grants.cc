@@ -80,6 +80,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   lease.token = granted.token;
   lease.ttl = granted.ttl;
   lease.lock_delay = waiter.spec.lock_delay;
+  lease.has_min_hold = waiter.spec.min_hold > Duration::zero();
   lease.granted = core_.now;
   lease.deadline = news.deadline;
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;

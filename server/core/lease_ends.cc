@@ -27,11 +27,12 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   releases_.Pursue(release);
 }
 
-void Leases::Release(Lease& lease, Listener listener, Duration block, bool confirms) {
+void Leases::Release(Lease& lease, Listener listener, Duration block, bool confirms, bool keeps_min_hold) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
   PendingRelease& release = StartRelease(lease, block);
   release.listener = listener;
   release.confirms = confirms && release.attempts == 0;
+  release.ends_min_hold = lease.has_min_hold && !keeps_min_hold;
   release.answer_until = core_.now + core_.config.store_timeout;
   release.token = lease.token;
   Forget(lease);
@@ -43,6 +44,7 @@ void Leases::Release(Lease& lease, Listener listener, Duration block, bool confi
 PendingRelease& Leases::StartRelease(const Lease& lease, Duration block) {
   PendingRelease& release =
       releases_.Start(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay, lease.token);
+  release.has_min_hold = release.ends_min_hold = lease.has_min_hold;
   release.may_run_until = lease.may_run_until;
   release.order_lost = lease.may_run_until > core_.now;
   release.waiting |= lease.may_run_until != Instant{} && !release.order_lost;
@@ -60,7 +62,7 @@ void Leases::ReleaseLater(Lease& lease, Duration time) {
 // it may have while this one drains. By its lease_id anybody may have released it elsewhere.
 void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire) {
   const bool confirms = by_acquire && lease.is_exclusive && !core_.draining;
-  if (!lapsed) return Release(lease, listener, Duration::zero(), confirms);
+  if (!lapsed) return Release(lease, listener, Duration::zero(), confirms, /*keeps_min_hold=*/true);
   const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
   NoteEnd(lease, FactKind::kLost, reason,
           "its client's deadline has passed" + (lease.at_risk ? ": " + renewals_.Trouble() : ""));

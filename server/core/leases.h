@@ -63,7 +63,7 @@ class Leases {
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets
   // it. `confirms`: see StoreRelease.
-  void Release(Lease& lease, Listener listener, Duration block, bool confirms = false);
+  void Release(Lease& lease, Listener listener, Duration block, bool confirms = false, bool keeps_min_hold = false);
   // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
   void ReleaseLater(Lease& lease, Duration time);
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.

@@ -37,7 +37,7 @@ bool Linger::is_on() const {
 // What the lock of such a lease may be kept for, and given to.
 bool Linger::Suits(const Acquire& spec, Mode mode) {
   return spec.may_linger && !spec.detached && spec.want.mode == mode && spec.lock_delay == Duration::zero() &&
-         spec.max_hold == Duration::zero() && !spec.resume;
+         spec.max_hold == Duration::zero() && spec.min_hold == Duration::zero() && !spec.resume;
 }
 
 Linger::Lock* Linger::Find(const LockName& name) {

@@ -156,7 +156,8 @@ void PendingReleases::SendCommand(PendingRelease& release) {
   ++release.attempts;
   const bool spares_grants = IsRepeatable(release.owner);
   // Withdrawing frees at once: a grant that is to be blocked, or that may be another's, is released first.
-  const bool release_first = release.holding && (spares_grants || release.block > Duration::zero());
+  const bool may_block = release.block > Duration::zero() || release.has_min_hold;
+  const bool release_first = release.holding && (spares_grants || may_block);
   release.withdrawing = release.waiting && !release_first;
   if (release.withdrawing) {
     release.op_until = release.retry_at;
@@ -168,6 +169,7 @@ void PendingReleases::SendCommand(PendingRelease& release) {
                                .owner = release.owner,
                                .token = release.only_token,
                                .block = release.block,
+                               .ends_min_hold = release.ends_min_hold,
                                .confirms = release.confirms});
   }
 }
@@ -214,8 +216,9 @@ bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
   if (done == nullptr) return OnFailure(release, reply);
   release.confirms = false;
-  // Nobody announces the end of a lock_delay.
-  if (release.block > Duration::zero()) looks_.LookBy(release.name, core_.now + release.block + kExpirySlack);
+  // Nobody announces the end of a block.
+  const Duration block = std::max(release.block, done->blocked_for);
+  if (block > Duration::zero()) looks_.LookBy(release.name, core_.now + block + kExpirySlack);
   if (release.withdrawing) release.waiting = false;
   if (release.withdrawing ? !IsRepeatable(release.owner) : release.releasing == release.only_token) {
     release.holding = false;

@@ -28,13 +28,15 @@ struct PendingRelease : Timed {
   bool waiting = false;  // its place in the queue
   bool holding = false;  // its grant
   Duration block{};
-  Listener listener;        // who is told the outcome
-  Instant answer_until{};   // the end of the listener's patience
-  uint64_t token = 0;       // of a lease of ours, for the answer
-  uint64_t only_token = 0;  // the grant that is meant; 0: whatever the owner has, which no caller can ask for
-  bool confirms = false;    // see StoreRelease::confirms; not once an attempt's outcome is not known
-  Instant not_before{};     // of an orphan: another try of its request may take it over until then
-  Instant until{};          // the store has forgotten it by itself then
+  bool has_min_hold = false;   // its grant; of one that this broker does not know, the store's record says
+  bool ends_min_hold = false;  // see StoreRelease
+  Listener listener;           // who is told the outcome
+  Instant answer_until{};      // the end of the listener's patience
+  uint64_t token = 0;          // of a lease of ours, for the answer
+  uint64_t only_token = 0;     // the grant that is meant; 0: whatever the owner has, which no caller can ask for
+  bool confirms = false;       // see StoreRelease::confirms; not once an attempt's outcome is not known
+  Instant not_before{};        // of an orphan: another try of its request may take it over until then
+  Instant until{};             // the store has forgotten it by itself then
   Instant retry_at = kNever;
   Instant
       may_run_until{};  // an acquire of the owner may still run until then: release again after it if order was lost

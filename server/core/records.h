@@ -74,6 +74,7 @@ struct Lease : Timed {
   uint64_t token = 0;
   Duration ttl{};
   Duration lock_delay{};
+  bool has_min_hold = false;  // the store has it: a release blocks the lock, unless it says otherwise
   Instant granted{};
   Instant deadline{};           // D
   Instant hold_until = kNever;  // max_hold

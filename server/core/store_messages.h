@@ -46,12 +46,13 @@ struct StoreAcquire {
   Duration ttl{};
   Duration lock_delay{};
   Duration max_hold{};          // the store itself renews no caller's lease for longer than this; 0: no bound
+  Duration min_hold{};          // released sooner after its grant, the lock stays blocked until then
   Instant run_before = kNever;  // at or after it the store must do nothing
   bool wait = false;
   // It has been answered before: what another try of its request has is left alone. See IsTry.
   bool again = false;
   // The broker may keep the lock after its release: it is to hear (RecallNotice) when somebody else wants the lock.
-  // Only EXCLUSIVE, or SHARED as a cover (AcquireGranted::cover_to), without lock_delay and max_hold.
+  // Only EXCLUSIVE, or SHARED as a cover (AcquireGranted::cover_to), without lock_delay, max_hold and min_hold.
   bool lingers = false;
   std::string info;
 };
@@ -91,6 +92,8 @@ struct StoreRelease {
   OwnerId owner{};
   uint64_t token = 0;  // only this grant of the owner; 0: any, which no lease is released by
   Duration block{};    // > 0: nobody gets it for this long, instead of handing it off
+  // A min_hold of the grant counts no more. Else it does, by the store's own record, unless `block` is given.
+  bool ends_min_hold = false;
   // Nobody else can have ended or changed this grant, at whichever server: the client whose stream has it gives it up
   // with this command. So a server that may have forgotten may hand it on, if it has renewed it (RenewItem) and knows
   // that all that others were granted has ended.
@@ -162,10 +165,10 @@ struct StoreAdopt {
   std::string info;             // what the holder says of itself from now on
 };
 
-// This broker has given a lock that it had kept to another lease of its own: without lock_delay and max_hold, and it
-// may keep it again. Its ttl begins with this. Or, with `owner` for `from`: it will not keep that lock, which is the
-// store's like any other from now on; the rest of this counts for nothing. Or, with `readers`: the cover that `from`
-// has is a SHARED lock of these from now on, for a ttl.
+// This broker has given a lock that it had kept to another lease of its own: without lock_delay, max_hold and min_hold,
+// and it may keep it again. Its ttl begins with this. Or, with `owner` for `from`: it will not keep that lock, which is
+// the store's like any other from now on; the rest of this counts for nothing. Or, with `readers`: the cover that
+// `from` has is a SHARED lock of these from now on, for a ttl.
 struct StoreNote {
   struct Reader {
     OwnerId owner{};
@@ -326,7 +329,8 @@ struct RenewDoneBatch {
 struct GiveBackDone {
   bool was_holder = false;
   bool was_waiter = false;
-  bool look = false;  // this broker is to tend its queue at once
+  bool look = false;       // this broker is to tend its queue at once
+  Duration blocked_for{};  // nobody gets the lock for this long
   // The next holders that are waiters of this broker (no notices are sent for them).
   std::vector<HolderView> next;
 };
@@ -370,6 +374,7 @@ struct AdoptDone {
   Duration ttl{};       // begins with this
   Duration lock_delay{};
   Duration max_hold{};    // as the store has it; 0: it has none
+  Duration min_hold{};    // the same
   bool held_off = false;  // by a server that may have forgotten what others have done to the grant
 };
 

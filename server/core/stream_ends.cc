@@ -32,7 +32,9 @@ void Broker::Handle(const Goodbye& in) {
   if (session == nullptr) return;
   bundles_.EndAllOf(*session);
   for (Waiter* waiter : WaitersOf(*session)) waiters_.Withdraw(*waiter);
-  for (Lease* lease : Leases::Of(*session)) leases_.Release(*lease, Listener{}, Duration::zero());
+  for (Lease* lease : Leases::Of(*session)) {
+    leases_.Release(*lease, Listener{}, Duration::zero(), /*confirms=*/false, /*keeps_min_hold=*/true);
+  }
   Close(*session, StreamEnd::kGoodbye);
 }
 

@@ -114,12 +114,13 @@ inline bool IsPreferred(const Want& want) {
 
 // A holder or waiter as the store shows it. `info` is what the caller of Acquire passed in, untouched.
 struct HolderView {
-  OwnerId owner{};  // secret: convert to a public id before it leaves the process. All zero = blocked by a lock_delay
+  OwnerId owner{};  // secret: convert to a public id before it leaves the process. All zero = it is blocked
   uint64_t token = 0;
   StoreTime since;
   Duration held_for{};  // from `since` until the store made this view, both by its clock; negative if that was set back
   Duration ttl{};
   Duration lock_delay{};
+  Duration min_hold{};  // 0: it has none, or, of a block, that of a lock_delay
   Duration time_left{};
   std::string info;
   bool lingers = false;  // its broker may keep the lock for its next lease: see Linger

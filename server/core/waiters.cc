@@ -117,6 +117,7 @@ void Waiters::Ask(Waiter& waiter) {
                                .lock_delay = spec.lock_delay,
                                // That of one of several locks counts from the grant of the last one.
                                .max_hold = waiter.bundle == nullptr ? spec.max_hold : Duration::zero(),
+                               .min_hold = spec.min_hold,
                                .run_before = core_.now + timeout,
                                .wait = waiter.waits,
                                .again = waiter.answered,
@@ -221,8 +222,10 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
     // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
     const Duration left = spec.max_hold - granted.held_for;
     if (left <= kMarginFloor) {
-      to_.releases.Pursue(
-          to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
+      PendingRelease& release =
+          to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);
+      release.ends_min_hold = spec.min_hold > Duration::zero();
+      to_.releases.Pursue(release);
       return;  // OnReleased asks again
     }
     kept = std::min(kept, left);

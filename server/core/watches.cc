@@ -12,7 +12,7 @@ namespace {
 
 bool Same(const HolderView& a, const HolderView& b) {
   return a.owner == b.owner && a.token == b.token && a.since == b.since && a.ttl == b.ttl &&
-         a.lock_delay == b.lock_delay && a.info == b.info;
+         a.lock_delay == b.lock_delay && a.min_hold == b.min_hold && a.info == b.info;
 }
 
 bool Same(const LockView::WaiterView& a, const LockView::WaiterView& b) {

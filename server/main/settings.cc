@@ -76,6 +76,7 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::Stor
   limits.max_ttl = ToCore(options.LongestTtl());
   limits.max_wait = ToCore(options.max_wait);
   limits.max_lock_delay = ToCore(options.max_lock_delay);
+  limits.max_min_hold = ToCore(options.max_min_hold);
   limits.max_key_bytes = options.max_key_bytes;
   limits.max_namespace_bytes = options.max_namespace_bytes;
   limits.max_owner_bytes = options.max_owner_bytes;

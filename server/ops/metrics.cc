@@ -30,9 +30,9 @@ constexpr std::string_view kQuorumRounds[] = {"vote", "confirm", "yield", "join"
 constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "overflow", "drained",
                                             "quota",  "finished", "protocol", "denied",   "revoked"};
 constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
-constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit", "look",     "watch",
-                                             "list",      "force-release", "status", "sessions", "drain",
-                                             "reload",    "access",        "proof"};
+constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit",   "look",   "watch",
+                                             "list",      "force-release", "min-hold", "status", "sessions",
+                                             "drain",     "reload",        "access",   "proof"};
 constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys", "tls"};
 constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 

@@ -115,6 +115,7 @@ enum class AccessVerb {
   kWatch,
   kList,
   kForceRelease,
+  kMinHold,
   kStatus,
   kSessions,
   kDrain,

@@ -248,6 +248,8 @@ constexpr OptionRow kTable[] = {
      "a failover"},
     {"max-wait", kLimits, &O::max_wait, "24h", "1s..720h", "longest max_wait a request may ask for"},
     {"max-lock-delay", kLimits, &O::max_lock_delay, "60s", "0s..1h", "longest lock_delay a request may ask for"},
+    {"max-min-hold", kLimits, &O::max_min_hold, "25h", "0s..25h",
+     "longest min_hold a request may ask for, which blocks a lock that was released sooner; 0: none may"},
     {"max-key-bytes", kLimits, &O::max_key_bytes, "512", "1..4096", "longest key"},
     {"max-namespace-bytes", kLimits, &O::max_namespace_bytes, "64", "7..1024", "longest namespace"},
     {"max-owner-bytes", kLimits, &O::max_owner_bytes, "256", "0..4096", "longest owner label"},

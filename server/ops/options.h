@@ -94,6 +94,7 @@ struct Options {
   absl::Duration max_ttl;  // 0 = by the kind of store; use LongestTtl()
   absl::Duration max_wait;
   absl::Duration max_lock_delay;
+  absl::Duration max_min_hold;
   int64_t max_key_bytes = 0;
   int64_t max_namespace_bytes = 0;
   int64_t max_owner_bytes = 0;

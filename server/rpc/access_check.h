@@ -22,7 +22,7 @@ struct AccessRow {
 inline constexpr access::VerbSet kListAndWatch = access::Bit(access::Verb::kList) | access::Bit(access::Verb::kWatch);
 
 inline constexpr AccessRow kAccessRows[] = {
-    // The verb of the lock's mode; of several locks, for each.
+    // The verb of the lock's mode; of several locks, for each. With a min_hold kMinHold besides.
     {"LockService.Hold", Need::kAnyOf, access::kAllAcquire},
     {"LockService.Acquire", Need::kAnyOf, access::kAllAcquire},
     {"SessionCommand.acquire", Need::kAnyOf, access::kAllAcquire},

@@ -30,6 +30,7 @@ std::string DeedOf(access::Verb verb, std::string_view ns, std::string_view key)
   if (!access::IsLockVerb(verb)) return absl::StrCat("use '", name, "' at this broker");
   const std::string lock = absl::StrCat(Text(ns), ":", Text(key));
   if (static_cast<int>(verb) < access::kAcquireVerbs) return absl::StrCat("take ", lock, " ", name);
+  if (verb == access::Verb::kMinHold) return absl::StrCat("take ", lock, " with a min_hold (", name, ")");
   return absl::StrCat(name, " ", lock);
 }
 
@@ -173,7 +174,9 @@ Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {
     Refresh(visitor);
     if (Answer ended = CheckProof(visitor)) return ended;
   }
-  return Check(visitor, VerbOf(lock.mode()), lock.namespace_(), lock.key());
+  if (Answer denied = Check(visitor, VerbOf(lock.mode()), lock.namespace_(), lock.key())) return denied;
+  const bool blocks = lock.min_hold().seconds() != 0 || lock.min_hold().nanos() != 0;
+  return blocks ? Check(visitor, access::Verb::kMinHold, lock.namespace_(), lock.key()) : std::nullopt;
 }
 
 Gate::Answer Gate::CheckLease(Visitor& visitor, const core::LockName& name) {

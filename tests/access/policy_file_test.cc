@@ -59,7 +59,7 @@ limits:
 TEST(PolicyFile, AnErrorNamesItsPlaceAndWhatIsAllowed) {
   EXPECT_EQ(ErrorOf("version: 1\nrules:\n- name: a\n  who: [anyone]\n  locks: ['*']\n  may: [look, lock]\n"),
             "p.yaml:6:15: this text is no verb; there are acquire, exclusive, shared, permit, look, watch, list, "
-            "force-release");
+            "force-release, min-hold");
   EXPECT_THAT(ErrorOf("version: 1\nrule: []\n"),
               StartsWith("p.yaml:2:1: this text is no field here; there are version"));
 }

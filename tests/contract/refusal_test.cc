@@ -89,6 +89,27 @@ TEST(Refusals, NameOneOfManyHoldersAndShowAll) {
   EXPECT_EQ(refusal.holders_size(), 2);
 }
 
+TEST(Refusals, OfAMinHoldSayWhoRanAndWhenTheNextMay) {
+  core::HolderView blocked = Holder("root@a");
+  blocked.owner = {};
+  blocked.min_hold = std::chrono::minutes(15);
+  blocked.held_for = std::chrono::seconds(175);
+  blocked.time_left = std::chrono::minutes(12);
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {blocked}};
+  const core::Refused waited{.reason = core::RefusalReason::kWaitTimeout, .holders = {blocked}};
+  const std::string ran = "ran 3 min ago by root@a, next in 12 min";
+  const v1::Refusal refusal = RefusalOf(refused, kName);
+  EXPECT_THAT(refusal.message(), testing::HasSubstr("\" " + ran + "; retry later"));
+  EXPECT_EQ(refusal.block().min_hold().seconds(), 900);
+  EXPECT_EQ(Details(ErrorOf(refusal, kName)).resource.owner(), "root@a");
+  EXPECT_THAT(RefusalOf(waited, kName).message(), testing::HasSubstr(": " + ran));
+  blocked.info = "";
+  blocked.held_for = std::chrono::hours(24);
+  blocked.time_left = std::chrono::seconds(29);
+  const core::Refused later{.reason = core::RefusalReason::kLockHeld, .holders = {blocked}};
+  EXPECT_THAT(RefusalOf(later, kName).message(), testing::HasSubstr("ran 24 h ago, next in 29 s"));
+}
+
 TEST(Refusals, ABlockedShareIsNotTheOneThatIsNamed) {
   core::HolderView blocked = Holder("gone");
   blocked.owner = {};

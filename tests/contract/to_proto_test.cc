@@ -43,6 +43,10 @@ TEST(ToProto, ABlockedLockHasNoHolder) {
   EXPECT_EQ(shown.block().owner(), "gone");
   EXPECT_EQ(shown.block().time_left().nanos(), 500'000'000) << "the one that lasts longest";
   EXPECT_EQ(shown.block().start_time().seconds(), 1'000'009) << "10 s after the grant, and 0.5 of 3 s ago";
+  EXPECT_EQ(shown.block().acquire_time().seconds(), 1'000'000);
+  EXPECT_FALSE(shown.block().has_min_hold());
+  view.min_hold = seconds(12);
+  EXPECT_EQ(LockOf({.name = kName, .holders = {view}, .waiters = {}}).block().min_hold().seconds(), 12);
   EXPECT_FALSE(LockOf({.name = kName, .holders = {Holder("ann")}, .waiters = {}}).has_block());
 }
 

@@ -63,6 +63,7 @@ TEST(Validate, TakesEveryBound) {
     *spec.mutable_ttl() = Time(3600);
     *spec.mutable_max_wait() = Time(24 * 3600);
     *spec.mutable_lock_delay() = Time(60);
+    *spec.mutable_min_hold() = Time(25 * 3600);
     *spec.mutable_max_hold() = Time(1, 1);
     spec.set_policy(v1::QUEUE_POLICY_FAIR);
     spec.set_mode(v1::LOCK_MODE_EXCLUSIVE);
@@ -163,6 +164,13 @@ TEST(Validate, NamesTheBadField) {
       {"lock.max_wait", [](v1::LockSpec& s) { *s.mutable_max_wait() = Time(INT64_MAX, INT32_MAX); }},
       {"lock.max_hold", [](v1::LockSpec& s) { *s.mutable_max_hold() = Time(-5); }},
       {"lock.lock_delay", [](v1::LockSpec& s) { *s.mutable_lock_delay() = Time(61); }},
+      {"lock.min_hold", [](v1::LockSpec& s) { *s.mutable_min_hold() = Time(25 * 3600, 1); }},
+      {"lock.min_hold", [](v1::LockSpec& s) { *s.mutable_min_hold() = Time(-1); }},
+      {"lock.min_hold",
+       [](v1::LockSpec& s) {
+         *s.mutable_min_hold() = Time(1);
+         s.set_mode(v1::LOCK_MODE_SHARED);
+       }},
       {"lock.permits", [](v1::LockSpec& s) { s.set_permits(1); }},
       {"lock.limit", [](v1::LockSpec& s) { s.set_limit(2); }},
       {"lock.permits", [](v1::LockSpec& s) { s.set_permits(-1); }},
@@ -238,6 +246,8 @@ TEST(Validate, LocksOfOneRequest) {
     all.mutable_locks(0)->set_owner("me");
     all.mutable_locks(0)->set_reentrant(true);
   };
+  EXPECT_THAT(fields([](auto& all) { *all.mutable_locks(1)->mutable_min_hold() = Time(1); }),
+              ElementsAre("locks[1].min_hold"));
   EXPECT_THAT(fields(reentrant), ElementsAre("locks[0].reentrant"));
   EXPECT_THAT(fields(reentrant, 1), ElementsAre());
 }

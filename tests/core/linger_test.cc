@@ -57,6 +57,7 @@ TEST(Linger, TheStoreIsAskedForWhatMayNotBeGivenOn) {
       {"others may share it", [](Acquire& in) { in.want.mode = Mode::kShared; }},
       {"a delay after its end", [](Acquire& in) { in.lock_delay = seconds(1); }},
       {"a bound of the hold", [](Acquire& in) { in.max_hold = seconds(1); }},
+      {"a block after its release", [](Acquire& in) { in.min_hold = seconds(1); }},
       {"a longer ttl than the store's key has", [](Acquire& in) { in.ttl = kT + seconds(1); }},
       {"another caller renews it", [](Acquire& in) { in.detached = true; }},
       {"it may have to move without this broker", [](Acquire& in) { in.resume = true; }},

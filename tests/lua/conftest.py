@@ -46,7 +46,8 @@ class Server:
         shutil.rmtree(self._dir)
 
 
-ALL_WAYS = ("test_acquire", "test_faults", "test_random", "test_random_kinds", "test_release", "test_rw", "test_watch")
+ALL_WAYS = ("test_acquire", "test_faults", "test_min_hold", "test_random", "test_random_kinds", "test_release",
+            "test_rw", "test_watch")
 
 
 def pytest_generate_tests(metafunc):

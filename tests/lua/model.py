@@ -2,6 +2,8 @@
 """What the scripts should do, written from lua/README.md without a look at them: a lock as plain Python values. Each
 verb takes the time its script reported and answers (reply after the time, without pttl; notices sent)."""
 
+import re
+
 from lock import (GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, QUEUE_FULL, RELEASED, RENEWED, TENDED, WITHDRAWN,
                   broker, owner)
 
@@ -83,14 +85,24 @@ class Model:
         self.slots.add(at)
         return [QUEUED, self.queue.index(who), self.value(), len(self.queue)], notices
 
+    def _blocks(self, time, block):
+        """For how many ms a release blocks the lock: as it says, or what is left of the holder's min_hold."""
+        _, _, since, (_, _, info) = self.holder
+        min_hold = re.match(r"m(\d+);", info)
+        if block or not min_hold:
+            return block
+        return max(0, int(min_hold[1]) - (int(time) - int(since)) // 1000)
+
     def release(self, time, who, at, block=0):
         if self.holder is None:
             return [GONE], []
         if self.holder[0] != who:
             return [NOT_HOLDER], []
-        if block:
-            self.holder = (None, *self.holder[1:])
-            return [RELEASED, "blocked"], self._tell_of_block(time, at, block)
+        left = self._blocks(time, block)
+        if left:
+            _, token, since, (ttl, _, info) = self.holder
+            self.holder = (None, token, since, (ttl, left, re.sub(r"^m\d+;", "", info) if block else info))
+            return [RELEASED, "blocked", str(left)], self._tell_of_block(time, at, left)
         return self._free(time, at)
 
     def _tell_of_block(self, time, at, block):

@@ -152,7 +152,7 @@ def test_full_memory_does_not_stop_the_holders(lock, redis, listen):
     assert lock.tend()[3] == owner(4)
     assert lock.withdraw(5)[0] == WITHDRAWN
     assert lock.withdraw(4)[2] == owner(6)
-    assert lock.release(6, block=5_000)[2:] == ["blocked"]
+    assert lock.release(6, block=5_000)[2:] == ["blocked", "5000"]
     assert lock.inspect()[2] > 0
 
 

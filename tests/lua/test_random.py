@@ -84,7 +84,7 @@ class World:
         queue = list(self.model.queue)
         if verb in ("acquire", "enqueue"):
             wait = int(verb == "enqueue")
-            terms = (TTL_MS + choose.randrange(99), choose.randrange(99), choose.choice(["", "a;b", "x"]))
+            terms = (TTL_MS + choose.randrange(99), choose.randrange(99), choose.choice(["", "a;b", "x", "m60000;x"]))
             reply = self.lock.acquire(who, wait=wait, at=at, ttl=terms[0], delay=terms[1], info=terms[2], limit=LIMIT)
             expected = self.model.acquire(reply[1], who, at, wait, terms, LIMIT)
         elif verb == "block":

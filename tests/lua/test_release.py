@@ -122,7 +122,7 @@ def test_untrusted_count_believes_the_slot(lock):
 def test_block_keeps_everybody_out_for_so_long(lock, redis, server):
     lock.acquire(1, info="who")
     lock.enqueue(2)
-    assert lock.release(1, block=60_000)[2:] == ["blocked"]
+    assert lock.release(1, block=60_000)[2:] == ["blocked", "60000"]
     assert redis("GET", lock.h).split(b";")[1].decode() == NOBODY and redis("GET", lock.h).endswith(b";who")
     assert 58_000 < redis("PTTL", lock.h) <= 60_000
     assert lock.release(1)[0] == NOT_HOLDER and lock.withdraw(1)[0] == GONE
@@ -157,7 +157,7 @@ def test_block_is_not_told_to_the_callers_own_broker(lock, listen):
 def test_block_survives_a_foreign_queue(lock, redis):
     lock.acquire(1)
     redis("SET", lock.q, "not ours", "PX", 60_000)
-    assert lock.release(1, block=60_000)[2:] == ["blocked"]
+    assert lock.release(1, block=60_000)[2:] == ["blocked", "60000"]
 
 
 def test_release_takes_the_last_member_of_each_key(lock, redis):

@@ -201,17 +201,17 @@ TEST(CodecDecode, Renew) {
 
 TEST(CodecDecode, Adopt) {
   const auto done =
-      Expect<core::AdoptDone>(Decode(Verb::kAdopt, Array({":17", "5000000", "2000000", "9000", "70", "0"})));
+      Expect<core::AdoptDone>(Decode(Verb::kAdopt, Array({":17", "5000000", "2000000", "9000", "70", "0", "800"})));
   EXPECT_EQ(done.held_for, std::chrono::seconds(3));
   EXPECT_EQ(done.ttl - done.lock_delay, std::chrono::milliseconds(9000 - 70));
   EXPECT_EQ(Expect<core::AdoptDone>(Decode(Verb::kAdopt, Array({":14", "5", "s", ":0"}))).mode, core::Mode::kShared);
-  EXPECT_TRUE(Decode(Verb::kAdopt, Array({":17", "5", "2", "x", "7", "0"})).malformed);
+  EXPECT_TRUE(Decode(Verb::kAdopt, Array({":17", "5", "2", "x", "7", "0", "0"})).malformed);
 }
 
 TEST(CodecDecode, GiveBack) {
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", ""}))).was_holder);
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "look"}))).look);
-  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "blocked"}))).was_holder);
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "blocked", "70"}))).was_holder);
   const auto next = Expect<core::GiveBackDone>(Decode(
       Verb::kWithdraw, Array({":7", "5", "", kOwnerHex, "43", "5", "2000", "0", kOwnerHex, "44", "5", "2000", "0"})));
   ASSERT_EQ(next.next.size(), 2u);

@@ -81,9 +81,10 @@ std::vector<core::StoreRenew> CopiesOf(const Had& had) {
 template <>
 std::vector<core::StoreRelease> CopiesOf(const Had& had) {
   core::StoreRelease release{.name = TheLock(), .owner = had.owner, .token = had.token};
-  core::StoreRelease blocks = release;
+  core::StoreRelease blocks = release, ends = release;
   blocks.block = seconds(5);
-  return had.token == 0 ? std::vector<core::StoreRelease>{} : std::vector{release, blocks};
+  ends.ends_min_hold = true;
+  return had.token == 0 ? std::vector<core::StoreRelease>{} : std::vector{release, blocks, ends};
 }
 template <>
 std::vector<core::StoreWithdraw> CopiesOf(const Had& had) {
@@ -169,11 +170,12 @@ template <>
 std::vector<ballot::ReleaseNamed> CopiesOf(const Had& had) {
   ballot::ReleaseNamed owed{
       .name = TheLock(), .owner = had.owner, .marks = Marks::Of(MarkOf(kFirst)), .least_token = kStart};
-  ballot::ReleaseNamed release = owed, blocks = owed, withdrawal = owed;
-  release.token = blocks.token = had.token;
+  ballot::ReleaseNamed release = owed, blocks = owed, withdrawal = owed, keeps = owed;
+  release.token = blocks.token = keeps.token = had.token;
+  keeps.ends_min_hold = false;
   blocks.block = seconds(5);
   withdrawal.keep_grant = true;
-  return {owed, release, blocks, withdrawal};
+  return {owed, release, blocks, withdrawal, keeps};
 }
 class LateCopies : public testing::Test {
  protected:
@@ -215,7 +217,7 @@ class LateCopies : public testing::Test {
     // Of an item of a batch, too.
     for (const auto& one : CopiesOf<core::StoreAcquire>(had)) all.push_back(codec_.EncodeBatch({one}).bytes);
     for (const auto& one : CopiesOf<core::StoreRelease>(had)) {
-      if (one.block == Duration::zero()) all.push_back(codec_.EncodeBatch({one}).bytes);
+      if (one.block == Duration::zero() && !one.ends_min_hold) all.push_back(codec_.EncodeBatch({one}).bytes);
     }
     return all;
   }

@@ -101,6 +101,26 @@ TEST_F(ReplicaConfirmationTest, AGrantThatIsNotConfirmedIsUnknown) {
   EXPECT_EQ(Passed<core::StoreUnknown>(0)->cause, "granted, but 0 of 1 replicas confirmed it within 100 ms");
 }
 
+// A block that a failover forgets would let a job run a second time.
+TEST_F(ReplicaConfirmationTest, AReleaseThatLeavesTheLockBlockedIsConfirmedToo) {
+  for (const bool is_repeat : {false, true}) {
+    const core::GiveBackDone blocked{.was_holder = !is_repeat, .blocked_for = milliseconds(900), .next = {}};
+    confirmation_.OnSent(core::StoreRelease{});
+    confirmation_.Flush();
+    EXPECT_EQ(sender_.waiting(), 0u) << "most releases promise nothing";
+    passed_.clear();
+    Answer(1, blocked);
+    EXPECT_TRUE(passed_.empty());
+    sender_.Reply(":0\r\n");
+    ASSERT_NE(Passed<core::StoreUnknown>(0), nullptr);
+    EXPECT_EQ(Passed<core::StoreUnknown>(0)->cause, "blocked, but 0 of 1 replicas confirmed it within 100 ms");
+    Answer(2, blocked);
+    sender_.Reply(":1\r\n");
+    ASSERT_NE(Passed<core::GiveBackDone>(1), nullptr);
+    EXPECT_EQ(Passed<core::GiveBackDone>(1)->blocked_for, milliseconds(900));
+  }
+}
+
 TEST_F(ReplicaConfirmationTest, AnUnconfirmedRenewalIsUnansweredAndALostLeaseIsLost) {
   using core::RenewResult;
   Acquire();

@@ -52,7 +52,11 @@ Duration ToDuration(const std::string& text) {
 }
 
 LockBlock ToBlock(const v1::LockBlock& wire) {
-  return {.start_time = FromProto(wire.start_time()), .time_left = FromProto(wire.time_left()), .owner = wire.owner()};
+  return {.start_time = FromProto(wire.start_time()),
+          .time_left = FromProto(wire.time_left()),
+          .owner = wire.owner(),
+          .min_hold = FromProto(wire.min_hold()),
+          .acquire_time = FromProto(wire.acquire_time())};
 }
 
 // The reason of a status that has no distlock details: gRPC made it, or a proxy. A proxy may decide for good who is let
@@ -87,6 +91,7 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   wire.mutable_metadata()->insert(options.metadata.begin(), options.metadata.end());
   if (options.max_hold != Duration::zero()) *wire.mutable_max_hold() = ToProto(options.max_hold);
   if (options.lock_delay != Duration::zero()) *wire.mutable_lock_delay() = ToProto(options.lock_delay);
+  if (options.min_hold != Duration::zero()) *wire.mutable_min_hold() = ToProto(options.min_hold);
   wire.set_on_disconnect(static_cast<v1::OnDisconnect>(options.on_disconnect));
   wire.set_reentrant(options.reentrant);
   wire.set_resume(options.resume);

@@ -37,7 +37,9 @@ LockInfo ToLockInfo(const v1::LockInfo& wire) {
   if (wire.has_block()) {
     lock.block = LockBlock{.start_time = wire::FromProto(wire.block().start_time()),
                            .time_left = wire::FromProto(wire.block().time_left()),
-                           .owner = wire.block().owner()};
+                           .owner = wire.block().owner(),
+                           .min_hold = wire::FromProto(wire.block().min_hold()),
+                           .acquire_time = wire::FromProto(wire.block().acquire_time())};
   }
   return lock;
 }

@@ -863,7 +863,7 @@ type ForceReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`               // "" = "default"
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                           // of the lock
-	HolderId      string                 `protobuf:"bytes,3,opt,name=holder_id,json=holderId,proto3" json:"holder_id,omitempty"` // "" = all who hold it now
+	HolderId      string                 `protobuf:"bytes,3,opt,name=holder_id,json=holderId,proto3" json:"holder_id,omitempty"` // "" = all who hold it now, and what blocks it
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                     // for the audit log and the holder's LeaseLost.message; 0..256 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -928,8 +928,10 @@ func (x *ForceReleaseRequest) GetReason() string {
 }
 
 type ForceReleaseResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Released      int32                  `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"` // from how many holders it was taken; 0: nobody held it, or not the one of `holder_id`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From how many holders it was taken; a block counts as the holder that left it. 0: nobody held it, nor was it
+	// blocked, or not by the one of `holder_id`.
+	Released      int32 `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

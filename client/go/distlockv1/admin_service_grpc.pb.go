@@ -40,7 +40,8 @@ type AdminServiceClient interface {
 	// The open Session, Hold, WatchLock and WatchLocks streams of this broker, in pages, oldest first. A stream that
 	// opens or ends between two pages may be missed.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// Takes a lock from its holders. The call is written to the audit log. `lock_delay` does not apply.
+	// Takes a lock from its holders, and ends its LockBlock. The call is written to the audit log. `lock_delay` and
+	// `min_hold` do not apply.
 	//   - A holder on a stream gets LeaseLost(FORCED), at whichever broker it is. The lock is freed, and the call answers,
 	//     when the last promise to that holder has passed, after at most the validity (3 s).
 	//   - A detached lease is freed at once. Its holder learns of it at its next Renew.
@@ -134,7 +135,8 @@ type AdminServiceServer interface {
 	// The open Session, Hold, WatchLock and WatchLocks streams of this broker, in pages, oldest first. A stream that
 	// opens or ends between two pages may be missed.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// Takes a lock from its holders. The call is written to the audit log. `lock_delay` does not apply.
+	// Takes a lock from its holders, and ends its LockBlock. The call is written to the audit log. `lock_delay` and
+	// `min_hold` do not apply.
 	//   - A holder on a stream gets LeaseLost(FORCED), at whichever broker it is. The lock is freed, and the call answers,
 	//     when the last promise to that holder has passed, after at most the validity (3 s).
 	//   - A detached lease is freed at once. Its holder learns of it at its next Renew.

@@ -395,7 +395,7 @@ type LockSpec struct {
 	// - It is the same lease with the same token; hold_count is one greater.
 	// - Each grant is released by its own acquire_id. Release answers STILL_HELD while others are left.
 	// - LeaseLost, LeaseAtRisk and LeaseRenewed come under the id of each grant. A Release by lease_id ends all of them.
-	// - ttl, max_hold, lock_delay, on_disconnect and resume stay those of the first grant.
+	// - ttl, max_hold, min_hold, lock_delay, on_disconnect and resume stay those of the first grant.
 	// Session only: Hold and Acquire refuse it.
 	Reentrant bool `protobuf:"varint,14,opt,name=reentrant,proto3" json:"reentrant,omitempty"`
 	// The client takes the lease over through another session when its stream breaks; see AdoptLease. A broker that
@@ -406,7 +406,16 @@ type LockSpec struct {
 	// without asking the store, or let readers join those that it has; callers of other brokers then get it a few round
 	// trips to the store later. True: this lock comes from the store, and its Release is answered when the store has it
 	// back.
-	NoLinger      bool `protobuf:"varint,16,opt,name=no_linger,json=noLinger,proto3" json:"no_linger,omitempty"`
+	NoLinger bool `protobuf:"varint,16,opt,name=no_linger,json=noLinger,proto3" json:"no_linger,omitempty"`
+	// 0 .. 25 h, unset = 0: a job that several hosts start runs once a period. When Release or Goodbye comes sooner after
+	// the grant, the lock stays blocked until grant + min_hold: one try is refused, waiters go on waiting.
+	//   - The store counts it, from the holder's acquire_time. A store that fails over and forgets the block grants again;
+	//     with --wait-replicas or a quorum it does not forget.
+	//   - Any other end frees the lock as it would without min_hold, so that somebody else can do the job. ForceRelease
+	//     ends a block, too.
+	//   - AdoptLease keeps it; Downgrade ends it, since others may share the lock from then on.
+	//   - EXCLUSIVE and one lock only. Where the broker has a policy, the right `min-hold` is needed besides `exclusive`.
+	MinHold       *durationpb.Duration `protobuf:"bytes,17,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +560,13 @@ func (x *LockSpec) GetNoLinger() bool {
 		return x.NoLinger
 	}
 	return false
+}
+
+func (x *LockSpec) GetMinHold() *durationpb.Duration {
+	if x != nil {
+		return x.MinHold
+	}
+	return nil
 }
 
 // The lock was given.
@@ -722,7 +738,7 @@ type Refusal struct {
 	Holders       []*Holder            `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`                                  // at most 16, of a Session 2 KiB; LOCK_HELD, WAIT_TIMEOUT
 	QueueLength   int32                `protobuf:"varint,6,opt,name=queue_length,json=queueLength,proto3" json:"queue_length,omitempty"`      // waiters in the store's queue, as far as known
 	FieldProblems []*FieldProblem      `protobuf:"bytes,7,rep,name=field_problems,json=fieldProblems,proto3" json:"field_problems,omitempty"` // INVALID_ARGUMENT: every bad field
-	Block         *LockBlock           `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                      // set when a lock_delay keeps the lock, or a part of it
+	Block         *LockBlock           `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                      // set when nobody may have the lock, or a part of it
 	Denial        *AccessDenial        `protobuf:"bytes,9,opt,name=denial,proto3" json:"denial,omitempty"`                                    // PERMISSION_DENIED: who was denied what
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1100,13 +1116,15 @@ func (x *Holder) GetDetached() bool {
 	return false
 }
 
-// A lock_delay that runs: its last holder ended abnormally, and nobody may have what it held. Of several, the one that
-// lasts longest.
+// Nobody may have what its last holder held: that ended abnormally and had a lock_delay, or it was released before its
+// min_hold. Of several blocks, the one that lasts longest.
 type LockBlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	StartTime     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"` // when the holder ended, by the store's clock
-	TimeLeft      *durationpb.Duration   `protobuf:"bytes,2,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`    // until others may have it
-	Owner         string                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`                          // LockSpec.owner of that holder
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`       // when the holder ended, by the store's clock
+	TimeLeft      *durationpb.Duration   `protobuf:"bytes,2,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`          // until others may have it
+	Owner         string                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`                                // LockSpec.owner of that holder
+	MinHold       *durationpb.Duration   `protobuf:"bytes,4,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`             // of that holder; unset: it is a lock_delay that runs
+	AcquireTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=acquire_time,json=acquireTime,proto3" json:"acquire_time,omitempty"` // when that holder was granted the lock, by the store's clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1160,6 +1178,20 @@ func (x *LockBlock) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *LockBlock) GetMinHold() *durationpb.Duration {
+	if x != nil {
+		return x.MinHold
+	}
+	return nil
+}
+
+func (x *LockBlock) GetAcquireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AcquireTime
+	}
+	return nil
 }
 
 // Who waits for the lock. Never contains a secret.
@@ -1268,7 +1300,7 @@ type LockInfo struct {
 	FencingToken  int64      `protobuf:"varint,5,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"` // of the latest grant; 0 = none in the last 24 h
 	QueueLength   int32      `protobuf:"varint,6,opt,name=queue_length,json=queueLength,proto3" json:"queue_length,omitempty"`    // all waiters
 	HolderCount   int32      `protobuf:"varint,7,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`    // all holders
-	Block         *LockBlock `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                    // unset: no lock_delay runs
+	Block         *LockBlock `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                    // unset: it is not blocked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1464,7 +1496,7 @@ var File_distlock_v1_lock_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x05\n" +
+	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x06\n" +
 	"\bLockSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12)\n" +
@@ -1483,7 +1515,8 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\ron_disconnect\x18\r \x01(\x0e2\x19.distlock.v1.OnDisconnectR\fonDisconnect\x12\x1c\n" +
 	"\treentrant\x18\x0e \x01(\bR\treentrant\x12\x16\n" +
 	"\x06resume\x18\x0f \x01(\bR\x06resume\x12\x1b\n" +
-	"\tno_linger\x18\x10 \x01(\bR\bnoLinger\x1a;\n" +
+	"\tno_linger\x18\x10 \x01(\bR\bnoLinger\x124\n" +
+	"\bmin_hold\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -1542,12 +1575,14 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\bdetached\x18\x0e \x01(\bR\bdetached\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\x02\n" +
 	"\tLockBlock\x129\n" +
 	"\n" +
 	"start_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x126\n" +
 	"\ttime_left\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x14\n" +
-	"\x05owner\x18\x03 \x01(\tR\x05owner\"\xd4\x02\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x124\n" +
+	"\bmin_hold\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aminHold\x12=\n" +
+	"\facquire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vacquireTime\"\xd4\x02\n" +
 	"\x06Waiter\x12\x1b\n" +
 	"\twaiter_id\x18\x01 \x01(\tR\bwaiterId\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12=\n" +
@@ -1666,38 +1701,41 @@ var file_distlock_v1_lock_proto_depIdxs = []int32{
 	19, // 5: distlock.v1.LockSpec.max_hold:type_name -> google.protobuf.Duration
 	19, // 6: distlock.v1.LockSpec.lock_delay:type_name -> google.protobuf.Duration
 	2,  // 7: distlock.v1.LockSpec.on_disconnect:type_name -> distlock.v1.OnDisconnect
-	0,  // 8: distlock.v1.Grant.mode:type_name -> distlock.v1.LockMode
-	19, // 9: distlock.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	19, // 10: distlock.v1.Grant.ttl:type_name -> google.protobuf.Duration
-	19, // 11: distlock.v1.Grant.waited:type_name -> google.protobuf.Duration
-	19, // 12: distlock.v1.Grant.since_granted:type_name -> google.protobuf.Duration
-	3,  // 13: distlock.v1.Refusal.reason:type_name -> distlock.v1.RefusalReason
-	19, // 14: distlock.v1.Refusal.retry_after:type_name -> google.protobuf.Duration
-	19, // 15: distlock.v1.Refusal.waited:type_name -> google.protobuf.Duration
-	10, // 16: distlock.v1.Refusal.holders:type_name -> distlock.v1.Holder
-	9,  // 17: distlock.v1.Refusal.field_problems:type_name -> distlock.v1.FieldProblem
-	11, // 18: distlock.v1.Refusal.block:type_name -> distlock.v1.LockBlock
-	8,  // 19: distlock.v1.Refusal.denial:type_name -> distlock.v1.AccessDenial
-	17, // 20: distlock.v1.Holder.metadata:type_name -> distlock.v1.Holder.MetadataEntry
-	0,  // 21: distlock.v1.Holder.mode:type_name -> distlock.v1.LockMode
-	20, // 22: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
-	19, // 23: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
-	19, // 24: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
-	19, // 25: distlock.v1.Holder.held_for:type_name -> google.protobuf.Duration
-	20, // 26: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
-	19, // 27: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
-	18, // 28: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
-	0,  // 29: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
-	20, // 30: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
-	10, // 31: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
-	12, // 32: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
-	11, // 33: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
-	19, // 34: distlock.v1.Authenticated.valid_for:type_name -> google.protobuf.Duration
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	19, // 8: distlock.v1.LockSpec.min_hold:type_name -> google.protobuf.Duration
+	0,  // 9: distlock.v1.Grant.mode:type_name -> distlock.v1.LockMode
+	19, // 10: distlock.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	19, // 11: distlock.v1.Grant.ttl:type_name -> google.protobuf.Duration
+	19, // 12: distlock.v1.Grant.waited:type_name -> google.protobuf.Duration
+	19, // 13: distlock.v1.Grant.since_granted:type_name -> google.protobuf.Duration
+	3,  // 14: distlock.v1.Refusal.reason:type_name -> distlock.v1.RefusalReason
+	19, // 15: distlock.v1.Refusal.retry_after:type_name -> google.protobuf.Duration
+	19, // 16: distlock.v1.Refusal.waited:type_name -> google.protobuf.Duration
+	10, // 17: distlock.v1.Refusal.holders:type_name -> distlock.v1.Holder
+	9,  // 18: distlock.v1.Refusal.field_problems:type_name -> distlock.v1.FieldProblem
+	11, // 19: distlock.v1.Refusal.block:type_name -> distlock.v1.LockBlock
+	8,  // 20: distlock.v1.Refusal.denial:type_name -> distlock.v1.AccessDenial
+	17, // 21: distlock.v1.Holder.metadata:type_name -> distlock.v1.Holder.MetadataEntry
+	0,  // 22: distlock.v1.Holder.mode:type_name -> distlock.v1.LockMode
+	20, // 23: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
+	19, // 24: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
+	19, // 25: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
+	19, // 26: distlock.v1.Holder.held_for:type_name -> google.protobuf.Duration
+	20, // 27: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
+	19, // 28: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
+	19, // 29: distlock.v1.LockBlock.min_hold:type_name -> google.protobuf.Duration
+	20, // 30: distlock.v1.LockBlock.acquire_time:type_name -> google.protobuf.Timestamp
+	18, // 31: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
+	0,  // 32: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
+	20, // 33: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
+	10, // 34: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
+	12, // 35: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
+	11, // 36: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
+	19, // 37: distlock.v1.Authenticated.valid_for:type_name -> google.protobuf.Duration
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_lock_proto_init() }

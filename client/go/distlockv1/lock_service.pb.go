@@ -746,8 +746,8 @@ func (x *DowngradeLease) GetLeaseId() string {
 // one. Through any broker of the same store, so that a client can change its broker and lose no lock. A session may
 // adopt its own lease as well, unless it is reentrant: so owner and metadata change, such as the value a leader shows.
 //   - Answered as an acquire under this command's id: `granted`, with the same fencing_token and another lease_id, or
-//     `refused`; NOT_HOLDER when it is not held any more. `waited` is 0. The ttl and lock_delay stay, and the ttl begins
-//     anew.
+//     `refused`; NOT_HOLDER when it is not held any more. `waited` is 0. ttl, lock_delay and min_hold stay; the ttl
+//     begins anew.
 //   - The former lease_id is void at once: Renew and Downgrade answer NOT_HOLDER, Release ALREADY_GONE. A former stream
 //     that is still there hears LeaseLost(MOVED) at the next renewal of the lease, and does not free it.
 //   - The client goes on believing by the former promise until `granted` arrives, or that promise ends; from then on by
@@ -760,7 +760,7 @@ type AdoptLease struct {
 	LeaseId string                 `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"` // Grant.lease_id; of a reentrant lease that of any hold
 	// How the lease is held and what is shown of it: key, mode (SHARED once downgraded), permits and limit must be right;
 	// owner, metadata and on_disconnect count from now on. max_hold counts from the first grant. ttl, lock_delay,
-	// max_wait and policy have no effect.
+	// min_hold, max_wait and policy have no effect.
 	Lock *LockSpec `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`
 	// As AcquireRequest.request_id, as secret as the new lease_id; required. After an unknown outcome send the command
 	// again with the same one, through this broker or another: that takes the lease over from the first try. An earlier

@@ -26,8 +26,8 @@ const OUTCOMES: Record<number, Outcome> = {
   [ReleaseOutcome.RELEASED]: 'RELEASED', [ReleaseOutcome.STILL_HELD]: 'STILL_HELD',
   [ReleaseOutcome.ALREADY_GONE]: 'ALREADY_GONE',
 };
-const SETTINGS = ['namespace', 'ttl', 'maxHold', 'lockDelay', 'policy', 'onDisconnect', 'owner', 'metadata',
-  'reentrant', 'resume', 'noLinger'];
+const SETTINGS = ['namespace', 'ttl', 'maxHold', 'lockDelay', 'minHold', 'policy', 'onDisconnect', 'owner',
+  'metadata', 'reentrant', 'resume', 'noLinger'];
 
 /** Milliseconds of a caller's duration. `field` names it in the error. */
 export function milliseconds(value: Duration, field: string): number {
@@ -91,7 +91,7 @@ function metadataOf(settings: LockSettings): Record<string, string> {
 
 /** Throws InvalidRequestError for what cannot be sent; the broker judges the rest. */
 export function specOf(lock: LockRequest): wire.LockSpec {
-  const duration = (field: 'ttl' | 'maxHold' | 'lockDelay'): WireDuration | undefined => {
+  const duration = (field: 'ttl' | 'maxHold' | 'lockDelay' | 'minHold'): WireDuration | undefined => {
     const millis = milliseconds(lock[field] ?? 0, field);
     return millis === 0 ? undefined : toWire(millis); // 0 means the same as nothing
   };
@@ -112,6 +112,7 @@ export function specOf(lock: LockRequest): wire.LockSpec {
     reentrant: lock.reentrant ?? false,
     resume: lock.resume ?? false,
     noLinger: lock.noLinger ?? false,
+    minHold: duration('minHold'),
   };
 }
 

@@ -50,7 +50,7 @@ export class RefusedError extends DistlockError {
   /** How many wait, as far as known. */
   readonly queueLength: number;
   readonly fieldProblems: readonly FieldProblem[];
-  /** A lock_delay that keeps the lock. */
+  /** A lock_delay or min_hold that keeps the lock. */
   readonly block: Block | undefined;
 
   constructor(refusal: Refusal) {

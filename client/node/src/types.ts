@@ -47,6 +47,11 @@ export interface LockSettings {
   maxHold?: Duration;
   /** After an abnormal end the lock stays taken for this long: 0 to 60 s, default 0. */
   lockDelay?: Duration;
+  /**
+   * Released sooner after its grant, the lock stays taken until then, so that a job that several hosts start runs once
+   * a period: 0 to 25 h, default 0. Exclusive, and one lock only.
+   */
+  minHold?: Duration;
   /** Default FAIR. */
   policy?: Policy;
   /** Default SAFE. */
@@ -123,7 +128,7 @@ export interface Waiter {
   brokerId: string;
 }
 
-/** A lock_delay that runs: the last holder ended abnormally. */
+/** A lock_delay that runs, after an abnormal end, or a min_hold, after a release that came sooner. */
 export interface Block {
   startTime: Date | undefined;
   /** Milliseconds until others may have the lock. */
@@ -142,7 +147,7 @@ export interface LockInfo {
   queueLength: number;
   holderCount: number;
   block: Block | undefined;
-  /** Nobody holds it or waits for it, and no lock_delay runs. */
+  /** Nobody holds it or waits for it, and it is not blocked. */
   isFree: boolean;
 }
 

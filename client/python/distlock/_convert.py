@@ -60,6 +60,8 @@ def spec(key: str, mode: Mode, options: Options, permits: int = 0, limit: int = 
         _duration(made, "max_hold", options.max_hold)
     if options.lock_delay:
         _duration(made, "lock_delay", options.lock_delay)
+    if options.min_hold:
+        _duration(made, "min_hold", options.min_hold)
     if options.policy is not None:
         made.policy = options.policy.value  # type: ignore[assignment]
     if options.on_disconnect.value != 1:

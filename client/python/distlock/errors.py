@@ -28,7 +28,7 @@ class Refused(DistlockError):
     holders: who holds the lock, as far as known, at most 16.
     queue_length: how many wait, as far as known.
     field_problems: (field, what is wrong with it).
-    block: a lock_delay that keeps the lock, or None.
+    block: a lock_delay or min_hold that keeps the lock, or None.
     """
 
     def __init__(self, reason: str, message: str = "", *, retry_after: Optional[float] = None, waited: float = 0.0,

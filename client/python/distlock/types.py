@@ -48,6 +48,8 @@ class Options:
     ttl: seconds that the store keeps the lock when the broker crashes, 1 to 3600; None: 15.
     max_hold: the lock ends this many seconds after its grant; 0: never.
     lock_delay: after an abnormal end the lock stays taken for this many seconds, 0 to 60.
+    min_hold: released sooner after its grant, the lock stays taken until then, so that a job that several hosts start
+        runs once a period: seconds, 0 to 90 000. Exclusive, and one lock only.
     owner: label shown to others, up to 256 bytes.
     metadata: shown to others, up to 1 KiB.
     reentrant: while this client holds the lock, another acquire with the same non-empty owner succeeds at once, with
@@ -68,6 +70,7 @@ class Options:
     reentrant: bool = False
     resume: bool = False
     no_linger: bool = False
+    min_hold: float = 0
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Block:
-    """A lock_delay that runs: the last holder ended abnormally. time_left: seconds until others may have the lock."""
+    """A lock_delay that runs, after an abnormal end, or a min_hold, after a release that came sooner. time_left:
+    seconds until others may have the lock."""
 
     start_time: Optional[datetime]
     time_left: float

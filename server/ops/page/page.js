@@ -198,7 +198,8 @@ function lockRow(lock) {
   const more = lock.holderCount > lock.holders.length ? ` and ${lock.holderCount - lock.holders.length} more` : '';
   const owners = lock.holders.map((one) => one.owner || one.holderId).join(', ') + more;
   const block = lock.block;
-  const blocked = block ? `blocked for ${span(block.timeLeft)}: lock_delay of ${block.owner}` : '';
+  const kind = block?.minHold ? 'min_hold' : 'lock_delay';
+  const blocked = block ? `blocked for ${span(block.timeLeft)}: ${kind} of ${block.owner}` : '';
   return [nameButton(lock), holder ? owners : blocked, share(lock), String(lock.fencingToken), span(holder?.heldFor),
     String(lock.queueLength)];
 }

@@ -43,7 +43,7 @@ void CheckAccessCall::Start(const grpc::ByteBuffer& bytes) {
   if (!request.verb().empty() && !verb) {
     check.Bad("verb",
               "is no verb of a policy; there are exclusive, shared, permit, look, watch, list, force-release, "
-              "status, sessions, drain, reload, access");
+              "min-hold, status, sessions, drain, reload, access");
   }
   if (verb && access::IsLockVerb(*verb) && !request.prefix()) check.Name(request.namespace_(), request.key(), "");
   const auto principal = access::ParsePrincipal(request.principal());

@@ -58,8 +58,8 @@ void ForceReleaseCall::Look() {
 }
 
 bool ForceReleaseCall::IsMeant(const core::HolderView& holder) const {
-  if (contract::IsBlocked(holder.owner) || holder.token > newest_) return false;
-  return holder_id_.empty() || contract::HolderIdOf(holder.owner) == holder_id_;
+  if (holder.token > newest_) return false;
+  return holder_id_.empty() || (!contract::IsBlocked(holder.owner) && contract::HolderIdOf(holder.owner) == holder_id_);
 }
 
 void ForceReleaseCall::OnHolders(const absl::StatusOr<store::LockView>& view) {
@@ -74,7 +74,7 @@ void ForceReleaseCall::OnHolders(const absl::StatusOr<store::LockView>& view) {
   std::vector<core::Input> inputs;
   for (const core::HolderView& holder : view->holders) {
     if (!IsMeant(holder)) continue;
-    meant_.push_back(contract::HolderIdOf(holder.owner));
+    meant_.push_back(contract::IsBlocked(holder.owner) ? "block" : contract::HolderIdOf(holder.owner));
     inputs.emplace_back(core::ForceRelease{.session = session(),
                                            .request = ++last_request_,
                                            .name = name_,

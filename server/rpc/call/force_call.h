@@ -44,7 +44,7 @@ class ForceReleaseCall final : public UnaryCall {
   bool asked_ = false;  // a valid request that is not in the audit log yet
   core::RequestId last_request_ = 0;
   size_t unanswered_ = 0;
-  std::vector<std::string> meant_;  // ids of the holders that lose the lock
+  std::vector<std::string> meant_;  // ids of the holders that lose the lock; "block" for a block
   uint32_t released_ = 0;
   uint32_t unknown_ = 0;
   core::Refused why_;  // for the last holder whose outcome is unknown: the reason

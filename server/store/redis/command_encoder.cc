@@ -86,7 +86,7 @@ struct Encoder {
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
-      command.Arg(WantText(item.want)).Arg(StoredInfo(item.max_hold, item.info));
+      command.Arg(WantText(item.want)).Arg(StoredInfo(item.min_hold, item.max_hold, item.info));
     }
     return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
   }
@@ -122,7 +122,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRelease, keys, in.name);
     command.Arg(HexOfOwner(in.owner))
         .Arg(Cat(in.token))
-        .Arg(DelayMs(in.block))
+        .Arg(BlockText(in.block, in.ends_min_hold))
         .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(options.broker_id)
@@ -246,7 +246,7 @@ struct ItemEncoder {
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
-    DISTLOCK_CHECK(in.block <= core::Duration::zero());
+    DISTLOCK_CHECK(in.block <= core::Duration::zero() && !in.ends_min_hold);
     Append(text, "1;", HexOfOwner(in.owner), ";");
     if (in.token != 0) Append(text, in.token, ";");
     return {{Verb::kRelease, in.op, 0}, keys.Holder(in.name)};

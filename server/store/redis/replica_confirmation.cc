@@ -19,7 +19,14 @@ template <typename Outcome>
 constexpr bool kHandsOn = std::is_same_v<Outcome, core::GiveBackDone> || std::is_same_v<Outcome, core::DowngradeDone> ||
                           std::is_same_v<Outcome, core::ForceDone>;
 
-// Somebody will believe to hold a lock because of it.
+// Whether a release has left the lock blocked: nobody is to get it for a while.
+template <typename Outcome>
+bool LeavesBlocked(const Outcome& outcome) {
+  if constexpr (std::is_same_v<Outcome, core::GiveBackDone>) return outcome.blocked_for > core::Duration::zero();
+  return false;
+}
+
+// Somebody will believe to hold a lock because of it, or that nobody else gets it.
 bool Promises(const core::StoreReply& reply) {
   return std::visit(
       [](const auto& outcome) {
@@ -32,7 +39,7 @@ bool Promises(const core::StoreReply& reply) {
           return outcome.result == core::AdoptDone::Result::kAdopted;
         }
         if constexpr (std::is_same_v<Outcome, core::NoteDone>) return outcome.is_noted;
-        if constexpr (kHandsOn<Outcome>) return !outcome.next.empty();
+        if constexpr (kHandsOn<Outcome>) return !outcome.next.empty() || LeavesBlocked(outcome);
         return false;
       },
       reply.outcome);
@@ -52,6 +59,8 @@ void Doubt(core::StoreReply& reply, const std::string& trouble) {
           outcome.holders.clear();
           outcome.more = true;
         } else if constexpr (kHandsOn<Outcome>) {
+          // The repeat of such a release is told of the block again.
+          if (LeavesBlocked(outcome)) return void(reply.outcome = core::StoreUnknown{Cat("blocked, but ", trouble)});
           outcome.next.clear();
           outcome.look = true;
         } else {

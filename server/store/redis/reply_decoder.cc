@@ -156,13 +156,17 @@ std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb 
   if (code == kKept && verb == Verb::kRelease && reply.size() == 2) {
     return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
   }
-  if (code == kGone || (code == kNotHolder && verb == Verb::kRelease)) {
-    return reply.size() == 2 ? std::optional<Outcome>(done) : std::nullopt;
-  }
+  const bool is_not_holder = code == kNotHolder && verb == Verb::kRelease;
   done.was_holder = code == kReleased;
   done.was_waiter = code == kWithdrawn && verb == Verb::kWithdraw;
+  if ((done.was_holder || is_not_holder) && reply.String(2) == "blocked") {
+    const auto left = Number(reply, 3);
+    if (!left || reply.size() != 4) return std::nullopt;
+    done.blocked_for = FromMs(*left);
+    return done;
+  }
+  if (code == kGone || is_not_holder) return reply.size() == 2 ? std::optional<Outcome>(done) : std::nullopt;
   if (!done.was_holder && !done.was_waiter) return std::nullopt;
-  if (reply.String(2) == "blocked") return reply.size() == 3 ? std::optional<Outcome>(done) : std::nullopt;
   auto passed_on = ReadPassedOn(reply);
   if (!passed_on) return std::nullopt;
   done.look = passed_on->look;
@@ -216,14 +220,16 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
   const auto ttl = Number(reply, 3);
   const auto delay = Number(reply, 4);
   const auto max_hold = Number(reply, 5);
-  if (code != kAdopted || !since || !ttl || !delay || !max_hold || reply.size() != 6) return std::nullopt;
+  const auto min_hold = Number(reply, 6);
+  if (code != kAdopted || !since || !ttl || !delay || !max_hold || !min_hold || reply.size() != 7) return std::nullopt;
   const core::StoreTime granted = AsStoreTime(*since);
   return core::AdoptDone{.result = Result::kAdopted,
                          .since = granted,
                          .held_for = HeldFor(reply, granted),
                          .ttl = FromMs(*ttl),
                          .lock_delay = FromMs(*delay),
-                         .max_hold = FromMs(*max_hold)};
+                         .max_hold = FromMs(*max_hold),
+                         .min_hold = FromMs(*min_hold)};
 }
 
 std::optional<Outcome> ReadNote(int64_t code, const ReplyArray& reply) {

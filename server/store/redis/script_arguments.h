@@ -50,17 +50,22 @@ inline std::string WantText(const core::Want& want) {
 inline std::string_view WaitText(bool wait, bool again) { return !wait ? "0" : again ? "2" : "1"; }
 
 inline int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
+// block_ms of a release: "0" leaves a min_hold to the store's record.
+inline std::string BlockText(core::Duration block, bool ends_min_hold) {
+  return block <= core::Duration::zero() && ends_min_hold ? "-" : Cat(DelayMs(block));
+}
 
-// The info as it is stored: behind the bound of the hold, if there is one.
-inline std::string StoredInfo(core::Duration max_hold, const std::string& info) {
-  return max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
+// The info as it is stored: behind the bounds of the hold, if there are any.
+inline std::string StoredInfo(core::Duration min_hold, core::Duration max_hold, const std::string& info) {
+  std::string stored = max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
+  return min_hold > core::Duration::zero() ? Cat("m", CeilMs(min_hold), ";", stored) : stored;
 }
 // Behind the mark of a lock that its broker may keep after its release, or that covers readers.
 inline std::string LingeringInfo(std::string_view broker_id, bool covers, const std::string& info) {
   return Cat("l;", broker_id, covers ? ";r;" : ";", info);
 }
 inline std::string StoredInfo(const core::StoreAcquire& in, std::string_view broker_id) {
-  if (!in.lingers) return StoredInfo(in.max_hold, in.info);
+  if (!in.lingers) return StoredInfo(in.min_hold, in.max_hold, in.info);
   return LingeringInfo(broker_id, in.want.mode == core::Mode::kShared, in.info);
 }
 

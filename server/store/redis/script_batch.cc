@@ -18,7 +18,8 @@ constexpr size_t kMaxItems = 16;
 const core::LockName* LockOf(const core::StoreCommand& command) {
   if (const auto* acquire = std::get_if<core::StoreAcquire>(&command)) return &acquire->name;
   const auto* release = std::get_if<core::StoreRelease>(&command);
-  return release != nullptr && release->block <= core::Duration::zero() ? &release->name : nullptr;
+  const bool fits = release != nullptr && release->block <= core::Duration::zero() && !release->ends_min_hold;
+  return fits ? &release->name : nullptr;
 }
 
 // What readers send, as far as the command shows. What several readers ask of one lock batch.lua does in one go; other

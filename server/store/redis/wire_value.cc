@@ -28,9 +28,9 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
 constexpr std::string_view kLingers = "l;";
 constexpr std::string_view kCovers = "r;";  // behind that and the broker
 
-// The info of a holder or waiter, without the bound of the hold, or the mark of a lock that may be kept or covers
-// readers, in front of it.
-std::string WithoutBound(std::string_view info) {
+// The info of a holder or waiter, without what stands in front of it: the bounds of the hold, or the mark of a lock
+// that may be kept or covers readers. `min_hold`: where the first of them goes.
+std::string WithoutBounds(std::string_view info, core::Duration& min_hold) {
   if (info.starts_with(kLingers)) {
     std::string_view rest = info.substr(kLingers.size());
     if (TakeField(rest)) {
@@ -38,9 +38,13 @@ std::string WithoutBound(std::string_view info) {
       return std::string(rest);
     }
   }
-  if (info.starts_with('h')) {
+  for (const char bound : {'m', 'h'}) {
+    if (!info.starts_with(bound)) continue;
     std::string_view rest = info.substr(1);
-    if (TakeNumber(rest)) return std::string(rest);
+    const auto ms = TakeNumber(rest);
+    if (!ms) continue;
+    if (bound == 'm') min_hold = FromMs(*ms);
+    info = rest;
   }
   return std::string(info);
 }
@@ -116,7 +120,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   view.lingers = value.starts_with(kLingers);
   // It may have had the lock since it was another's of the same broker: its token is the time of its own grant.
   if (view.lingers) view.since = AsStoreTime(view.token);
-  view.info = WithoutBound(value);
+  view.info = WithoutBounds(value, view.min_hold);
   return view;
 }
 
@@ -132,7 +136,8 @@ LockView::WaiterView ParseWaiter(const core::OwnerId& owner, std::string_view va
   view.broker_id = std::string(*broker);
   view.ttl = FromMs(*ttl);
   view.since = AsStoreTime(*since);
-  view.info = WithoutBound(value);
+  core::Duration min_hold{};
+  view.info = WithoutBounds(value, min_hold);
   return view;
 }
 

@@ -101,7 +101,12 @@ Read ReadGaveBack(int64_t code, const ReplyArray& reply) {
   gave.was_waiter = code == kWithdrawn;
   const auto word = reply.String(2);
   if (code != kReleased && code != kWithdrawn && code != kGone && code != kYielded) return std::nullopt;
-  if (word == "blocked") return gave;
+  if (word == "blocked") {
+    const auto left = Number(reply, 3);
+    if (!left) return std::nullopt;
+    gave.blocked_for = FromMs(*left);
+    return gave;
+  }
   auto next = ReadGrants(reply, 3);
   if (!word || (!word->empty() && *word != "look") || !next) return std::nullopt;
   gave.look = !word->empty();

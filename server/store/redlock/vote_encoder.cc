@@ -21,7 +21,8 @@ struct Encoder {
   int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
   std::string Info(const ballot::Spec& spec) const {
-    return StoredInfo(spec.max_hold, ballot::WithMark({spec.place, spec.mark}, options.broker_id, spec.info));
+    return StoredInfo(spec.min_hold, spec.max_hold,
+                      ballot::WithMark({spec.place, spec.mark}, options.broker_id, spec.info));
   }
   static std::string Least(uint64_t token) { return Cat("t", token); }
 
@@ -69,7 +70,7 @@ struct Encoder {
   VoteCodec::Encoded operator()(const ballot::ReleaseNamed& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockRelease, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(in.marks.first).Arg(in.marks.last);
-    command.Arg(DelayMs(in.block)).Arg(KeepMs(in.name)).Arg(Trusted());
+    command.Arg(BlockText(in.block, in.ends_min_hold)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(FairAfterUs()).Arg(in.keep_grant ? "1" : "0").Arg(Least(in.least_token));
     return {&lua::kRedlockRelease, std::move(command).Build()};
   }

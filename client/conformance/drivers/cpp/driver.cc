@@ -187,6 +187,7 @@ class Driver {
     if (line.contains("ttl_ms")) options.ttl = milliseconds(line["ttl_ms"].get<int64_t>());
     options.max_hold = milliseconds(line.value("max_hold_ms", int64_t{0}));
     options.lock_delay = milliseconds(line.value("lock_delay_ms", int64_t{0}));
+    options.min_hold = milliseconds(line.value("min_hold_ms", int64_t{0}));
     options.on_disconnect = kEnds.at(line.value("on_disconnect", "SAFE"));
     options.owner = line.value("owner", "");
     options.reentrant = line.value("reentrant", false);

@@ -36,6 +36,7 @@ type command struct {
 	TTLMs         *int64 `json:"ttl_ms"`
 	MaxHoldMs     *int64 `json:"max_hold_ms"`
 	LockDelayMs   *int64 `json:"lock_delay_ms"`
+	MinHoldMs     *int64 `json:"min_hold_ms"`
 	OnDisconnect  string `json:"on_disconnect"`
 	Owner         string
 	Reentrant     bool
@@ -241,7 +242,7 @@ func optionsOf(line command) []distlock.Option {
 		ms     *int64
 		option func(time.Duration) distlock.Option
 	}{{line.WaitMs, distlock.Wait}, {line.TTLMs, distlock.TTL}, {line.MaxHoldMs, distlock.MaxHold},
-		{line.LockDelayMs, distlock.LockDelay}} {
+		{line.LockDelayMs, distlock.LockDelay}, {line.MinHoldMs, distlock.MinHold}} {
 		if one.ms != nil {
 			options = append(options, one.option(millis(*one.ms)))
 		}

@@ -66,8 +66,8 @@ function refused(lock, error) {
 }
 
 function optionsOf(line) {
-  const names = {wait_ms: 'wait', ttl_ms: 'ttl', max_hold_ms: 'maxHold', lock_delay_ms: 'lockDelay', owner: 'owner',
-    on_disconnect: 'onDisconnect', reentrant: 'reentrant', resume: 'resume'};
+  const names = {wait_ms: 'wait', ttl_ms: 'ttl', max_hold_ms: 'maxHold', lock_delay_ms: 'lockDelay',
+    min_hold_ms: 'minHold', owner: 'owner', on_disconnect: 'onDisconnect', reentrant: 'reentrant', resume: 'resume'};
   const given = Object.entries(names).filter(([from]) => from in line);
   return Object.fromEntries(given.map(([from, to]) => [to, line[from]]));
 }

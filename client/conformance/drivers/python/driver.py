@@ -20,8 +20,8 @@ from distlock import aio  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
 COMMANDS = ("connect", "close", "acquire", "acquire_all", "fork", "spawn", "cancel", "release", "downgrade", "state")
-OPTIONS = {"ttl_ms": "ttl", "max_hold_ms": "max_hold", "lock_delay_ms": "lock_delay", "owner": "owner",
-           "reentrant": "reentrant", "resume": "resume"}
+OPTIONS = {"ttl_ms": "ttl", "max_hold_ms": "max_hold", "lock_delay_ms": "lock_delay",
+           "min_hold_ms": "min_hold", "owner": "owner", "reentrant": "reentrant", "resume": "resume"}
 
 
 def boot_now():

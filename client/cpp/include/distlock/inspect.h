@@ -51,7 +51,7 @@ struct LockInfo {
   int32_t holder_count = 0;
   int32_t queue_length = 0;
   int64_t fencing_token = 0;       // of the latest grant; 0: not known any more
-  std::optional<LockBlock> block;  // set while a lock_delay runs
+  std::optional<LockBlock> block;  // set while nobody may have it
 
   bool held() const { return holder_count > 0; }
 };

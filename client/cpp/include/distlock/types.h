@@ -94,12 +94,14 @@ struct Holder {
   std::string broker_id;
 };
 
-// A lock_delay that runs: the last holder ended abnormally, and nobody may have what it held. Of several, the one that
-// lasts longest.
+// Nobody may have what the last holder held: it ended abnormally and had a lock_delay, or it was released before its
+// min_hold. Of several blocks, the one that lasts longest.
 struct LockBlock {
-  std::chrono::system_clock::time_point start_time;  // when that holder ended, by the store's clock
-  Duration time_left{0};                             // until others may have it
-  std::string owner;                                 // of that holder
+  std::chrono::system_clock::time_point start_time;    // when that holder ended, by the store's clock
+  Duration time_left{0};                               // until others may have it
+  std::string owner;                                   // of that holder
+  Duration min_hold{0};                                // of that holder; 0: it is a lock_delay that runs
+  std::chrono::system_clock::time_point acquire_time;  // when that holder was granted it, by the store's clock
 };
 
 struct FieldProblem {
@@ -115,7 +117,7 @@ struct Refusal {
   std::vector<Holder> holders;  // as far as known, at most 16
   int32_t queue_length = 0;
   std::vector<FieldProblem> field_problems;
-  std::optional<LockBlock> block;  // set when a lock_delay keeps the lock, or a part of it
+  std::optional<LockBlock> block;  // set when nobody may have the lock, or a part of it
   std::string cause;               // kUnreachable, when no broker was found: why not. Else ""
 };
 
@@ -141,13 +143,14 @@ struct LockOptions {
   std::optional<Duration> max_wait;  // for Lock() and its like: unset waits until granted, 0 tries once
   Duration max_hold{0};              // the lock ends this long after its grant; 0: never
   Duration lock_delay{0};            // after an abnormal end the lock stays taken for this long
+  Duration min_hold{0};              // released sooner after its grant, it stays taken until then; not for MultiLock
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes
   std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
   // Re-entry: while this client holds the lock, another acquire with the same non-empty owner succeeds at once. It gets
   // another Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is
-  // released; ttl, max_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
+  // released; ttl, max_hold, min_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
   bool reentrant = false;
   // When the stream to the broker breaks, the lock is lost at once. With `resume` it is kAtRisk instead, for as long as
   // the broker's last promise holds (at most 3 s), and goes on under the same token when a broker of the same store is

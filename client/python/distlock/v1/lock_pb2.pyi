@@ -151,14 +151,18 @@ class Holder(_message.Message):
     def __init__(self, holder_id: _Optional[str] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., fencing_token: _Optional[int] = ..., acquire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., broker_id: _Optional[str] = ..., identity: _Optional[str] = ..., limit: _Optional[int] = ..., held_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., detached: bool = ...) -> None: ...
 
 class LockBlock(_message.Message):
-    __slots__ = ["owner", "start_time", "time_left"]
+    __slots__ = ["acquire_time", "min_hold", "owner", "start_time", "time_left"]
+    ACQUIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    MIN_HOLD_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     TIME_LEFT_FIELD_NUMBER: _ClassVar[int]
+    acquire_time: _timestamp_pb2.Timestamp
+    min_hold: _duration_pb2.Duration
     owner: str
     start_time: _timestamp_pb2.Timestamp
     time_left: _duration_pb2.Duration
-    def __init__(self, start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., owner: _Optional[str] = ...) -> None: ...
+    def __init__(self, start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., owner: _Optional[str] = ..., min_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., acquire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class LockInfo(_message.Message):
     __slots__ = ["block", "fencing_token", "holder_count", "holders", "key", "namespace", "queue_length", "waiters"]
@@ -181,7 +185,7 @@ class LockInfo(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., waiters: _Optional[_Iterable[_Union[Waiter, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., queue_length: _Optional[int] = ..., holder_count: _Optional[int] = ..., block: _Optional[_Union[LockBlock, _Mapping]] = ...) -> None: ...
 
 class LockSpec(_message.Message):
-    __slots__ = ["key", "limit", "lock_delay", "max_hold", "max_wait", "metadata", "mode", "namespace", "no_linger", "on_disconnect", "owner", "permits", "policy", "reentrant", "resume", "ttl"]
+    __slots__ = ["key", "limit", "lock_delay", "max_hold", "max_wait", "metadata", "min_hold", "mode", "namespace", "no_linger", "on_disconnect", "owner", "permits", "policy", "reentrant", "resume", "ttl"]
     class MetadataEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +199,7 @@ class LockSpec(_message.Message):
     MAX_HOLD_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    MIN_HOLD_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NO_LINGER_FIELD_NUMBER: _ClassVar[int]
@@ -211,6 +216,7 @@ class LockSpec(_message.Message):
     max_hold: _duration_pb2.Duration
     max_wait: _duration_pb2.Duration
     metadata: _containers.ScalarMap[str, str]
+    min_hold: _duration_pb2.Duration
     mode: LockMode
     namespace: str
     no_linger: bool
@@ -221,7 +227,7 @@ class LockSpec(_message.Message):
     reentrant: bool
     resume: bool
     ttl: _duration_pb2.Duration
-    def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., limit: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[_Union[QueuePolicy, str]] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lock_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., reentrant: bool = ..., resume: bool = ..., no_linger: bool = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., limit: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[_Union[QueuePolicy, str]] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lock_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., reentrant: bool = ..., resume: bool = ..., no_linger: bool = ..., min_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ["block", "denial", "field_problems", "holders", "message", "queue_length", "reason", "retry_after", "waited"]

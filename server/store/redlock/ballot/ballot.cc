@@ -42,9 +42,12 @@ void Ballot::Handle(core::StoreCommand& command) {
   } else if (auto* renew = std::get_if<core::StoreRenew>(&command)) {
     renewals_.Renew(std::move(*renew));
   } else if (const auto* release = std::get_if<core::StoreRelease>(&command)) {
-    GiveBack(release->op, release->name, release->owner, release->token, release->block, false);
+    GiveBack(release->op, {.claim = {release->name, release->owner},
+                           .token = release->token,
+                           .block = release->block,
+                           .ends_min_hold = release->ends_min_hold});
   } else if (const auto* withdraw = std::get_if<core::StoreWithdraw>(&command)) {
-    GiveBack(withdraw->op, withdraw->name, withdraw->owner, 0, {}, withdraw->keep_grant);
+    GiveBack(withdraw->op, {.claim = {withdraw->name, withdraw->owner}, .keep_grant = withdraw->keep_grant});
   } else if (const auto* all = std::get_if<core::StoreAcquireAll>(&command)) {
     // StoreTraits::takes_many_at_once is false.
     context_.Answer(all->op, core::AcquireAllDone{});
@@ -54,10 +57,10 @@ void Ballot::Handle(core::StoreCommand& command) {
   }
 }
 
-void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner, uint64_t token, Duration block,
-                      bool keep_grant) {
-  Candidate* const candidate = candidates_.Find({name, owner});
-  Debts::Due due{.claim = {name, owner}, .token = token, .block = block, .keep_grant = keep_grant};
+void Ballot::GiveBack(core::OpId op, Debts::Due due) {
+  Candidate* const candidate = candidates_.Find(due.claim);
+  const uint64_t token = due.token;
+  const bool keep_grant = due.keep_grant;
   due.life = std::chrono::seconds(1);
   // What candidates that are over may have left is owed already.
   if (candidate == nullptr) return debts_.Owe(op, due, nullptr);

@@ -56,8 +56,7 @@ class Ballot : private VoteNews {
   void Handle(NodeReply& in);
   void Handle(NodeNotice& in);
 
-  void GiveBack(core::OpId op, const LockName& name, const OwnerId& owner, uint64_t token, Duration block,
-                bool keep_grant);
+  void GiveBack(core::OpId op, Debts::Due due);
   void TellState(bool renew_all);
 
   void OnNext(NodeIndex node, const LockName& name, Instant sent, const std::vector<core::HolderView>& next,

@@ -24,6 +24,7 @@ Spec SpecOf(const core::StoreAcquire& in, Place place, uint64_t mark) {
           .ttl = in.ttl,
           .lock_delay = in.lock_delay,
           .max_hold = in.max_hold,
+          .min_hold = in.min_hold,
           .info = in.info,
           .place = place,
           .mark = mark};

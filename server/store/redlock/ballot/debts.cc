@@ -21,6 +21,7 @@ void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
     call.acked = 0;
     call.answered = false;
     call.released = call.withdrawn = 0;
+    call.blocked_for = {};
     call.begun = context_.now;
     call.until = context_.now + kAttempt;
     call.patience = context_.now + context_.Trips(kPatienceTrips);
@@ -55,6 +56,7 @@ void Debts::Merge(Debt& debt, const Due& due) {
   debt.due.token = std::max(debt.due.token, before.token);
   debt.due.marks.Add(before.marks);
   debt.due.block = std::max(debt.due.block, before.block);
+  debt.due.ends_min_hold &= before.ends_min_hold;
 }
 
 void Debts::Send(Debt& debt) {
@@ -69,6 +71,7 @@ void Debts::Send(Debt& debt) {
                                .token = due.token,
                                .marks = due.marks,
                                .block = due.block,
+                               .ends_min_hold = due.ends_min_hold,
                                .keep_grant = due.keep_grant,
                                .least_token = context_.nodes.Proposal(context_.now)});
   }
@@ -145,6 +148,7 @@ void Debts::Ack(NodeIndex node, const Claim& claim, const GaveBack& gave) {
   call.acked |= Bit(node);
   call.released += gave.was_holder ? 1 : 0;
   call.withdrawn += gave.was_waiter ? 1 : 0;
+  call.blocked_for = std::max(call.blocked_for, gave.blocked_for);
   TryAnswer(call);
   if (call.answered && static_cast<size_t>(__builtin_popcount(call.acked)) == context_.nodes.size()) Forget(claim);
 }
@@ -164,6 +168,7 @@ void Debts::TryAnswer(Call& call) {
   for (const core::OpId op : std::exchange(call.ops, {})) {
     context_.Answer(op, core::GiveBackDone{.was_holder = was_holder,
                                            .was_waiter = was_waiter,
+                                           .blocked_for = call.blocked_for,
                                            .next = context_.TakeGrants(call.due.claim.name, call.begun)});
   }
 }

@@ -37,6 +37,7 @@ class Debts {
     uint64_t token = 0;  // as in ReleaseNamed
     Marks marks;         // as in ReleaseNamed
     Duration block{};
+    bool ends_min_hold = true;  // nobody was told of what it had, or it did not end by a release
     bool keep_grant = false;
     Duration life{};    // whatever the owner may have at a server ends within this time
     bool held = false;  // it had the lock until now
@@ -86,6 +87,7 @@ class Debts {
     uint32_t acked = 0;  // bits
     int released = 0;
     int withdrawn = 0;
+    Duration blocked_for{};
     bool answered = false;
   };
 

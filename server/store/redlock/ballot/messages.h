@@ -77,6 +77,7 @@ struct Spec {
   Duration ttl{};
   Duration lock_delay{};
   Duration max_hold{};
+  Duration min_hold{};
   std::string info;
   Place place = 0;
   uint64_t mark = 0;
@@ -127,6 +128,7 @@ struct ReleaseNamed {
   uint64_t token = 0;  // a grant that is over: what is held under it or an earlier one
   Marks marks;         // what is held with one of these, and a place with one of these in this broker's queue
   Duration block{};
+  bool ends_min_hold = true;  // as in core::StoreRelease
   bool keep_grant = false;
   uint64_t least_token = 0;
 };
@@ -173,6 +175,7 @@ struct GaveBack {
   bool was_holder = false;
   bool was_waiter = false;
   bool look = false;
+  Duration blocked_for{};
   std::vector<core::HolderView> next;
 };
 

@@ -322,6 +322,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     merged.ttl = done->ttl;
     merged.lock_delay = done->lock_delay;
     if (done->max_hold > Duration::zero()) merged.max_hold = done->max_hold;
+    if (done->min_hold > Duration::zero()) merged.min_hold = done->min_hold;
   }
   if (static_cast<size_t>(__builtin_popcount(round.adopted)) >= context_.nodes.quorum()) {
     merged.result = Result::kAdopted;
@@ -336,6 +337,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
               .ttl = merged.ttl,
               .lock_delay = merged.lock_delay,
               .max_hold = merged.max_hold,
+              .min_hold = merged.min_hold,
               .info = adopt.info};
     const Asked asked = TakeMark(spec.info);
     spec.place = asked.place;

@@ -84,6 +84,7 @@ export interface LockSpec {
   reentrant: boolean;
   resume: boolean;
   noLinger: boolean;
+  minHold: Duration | undefined;
 }
 
 export interface LockSpec_MetadataEntry {
@@ -158,6 +159,8 @@ export interface LockBlock {
   startTime: Date | undefined;
   timeLeft: Duration | undefined;
   owner: string;
+  minHold: Duration | undefined;
+  acquireTime: Date | undefined;
 }
 
 export interface Waiter {
@@ -213,6 +216,7 @@ function createBaseLockSpec(): LockSpec {
     reentrant: false,
     resume: false,
     noLinger: false,
+    minHold: undefined,
   };
 }
 
@@ -265,6 +269,9 @@ export const LockSpec: MessageFns<LockSpec> = {
     }
     if (message.noLinger !== false) {
       writer.uint32(128).bool(message.noLinger);
+    }
+    if (message.minHold !== undefined) {
+      Duration.encode(message.minHold, writer.uint32(138).fork()).join();
     }
     return writer;
   },
@@ -411,6 +418,14 @@ export const LockSpec: MessageFns<LockSpec> = {
             }
 
             message.noLinger = reader.bool();
+            continue;
+          }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.minHold = Duration.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -1231,7 +1246,7 @@ export const Holder_MetadataEntry: MessageFns<Holder_MetadataEntry> = {
 };
 
 function createBaseLockBlock(): LockBlock {
-  return { startTime: undefined, timeLeft: undefined, owner: "" };
+  return { startTime: undefined, timeLeft: undefined, owner: "", minHold: undefined, acquireTime: undefined };
 }
 
 export const LockBlock: MessageFns<LockBlock> = {
@@ -1244,6 +1259,12 @@ export const LockBlock: MessageFns<LockBlock> = {
     }
     if (message.owner !== "") {
       writer.uint32(26).string(message.owner);
+    }
+    if (message.minHold !== undefined) {
+      Duration.encode(message.minHold, writer.uint32(34).fork()).join();
+    }
+    if (message.acquireTime !== undefined) {
+      Timestamp.encode(toTimestamp(message.acquireTime), writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -1283,6 +1304,22 @@ export const LockBlock: MessageFns<LockBlock> = {
             }
 
             message.owner = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.minHold = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.acquireTime = fromTimestamp(Timestamp.decode(reader, reader.uint32()));
             continue;
           }
         }

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""min_hold: a release that comes sooner after the grant leaves the lock blocked until then."""
+
+import pytest
+
+from lock import (ADOPTED, GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, RELEASED, TTL_MS, WITHDRAWN, Lock, broker,
+                  owner)
+
+PERIOD = 900_000
+
+
+def blocks(reply):
+    """For how many ms a release left the lock blocked."""
+    assert reply[0] == RELEASED and reply[2] == "blocked", reply
+    return int(reply[3])
+
+
+def age(lock, redis, ms):
+    """The hold is older by so much."""
+    one, who, token, since, rest = redis("GET", lock.h).decode().split(";", 4)
+    left = redis("PTTL", lock.h)
+    redis("SET", lock.h, ";".join((one, who, token, str(int(since) - 1000 * ms), rest)), "PX", left)
+
+
+def test_a_release_blocks_until_the_min_hold_is_over(lock, redis):
+    token = lock.acquire(1, info=f"m{PERIOD};who", ttl=4_000)[2]
+    age(lock, redis, 200_000)
+    left = blocks(lock.release(1, token=token))
+    assert PERIOD - 202_000 < left <= PERIOD - 200_000
+    assert left - 2_000 < redis("PTTL", lock.h) <= left
+    one, who, kept, _, ttl, delay, info = redis("GET", lock.h).decode().split(";", 6)
+    assert (one, who, kept, ttl) == ("1", NOBODY, token, "4000")
+    assert (delay, info) == (str(left), f"m{PERIOD};who"), "who ran, until when, and by what"
+    assert lock.acquire(2)[0] == HELD and lock.release(1)[0] == NOT_HOLDER and lock.withdraw(1)[0] == GONE
+
+
+def test_a_release_after_that_frees_the_lock(lock, redis):
+    lock.acquire(1, info=f"m{PERIOD};who")
+    lock.enqueue(2)
+    age(lock, redis, PERIOD)
+    assert lock.release(1)[2] == owner(2)
+
+
+def test_waiters_wait_on_and_are_served_in_their_order(lock, redis, listen):
+    ear = listen(4)
+    lock.acquire(1, info=f"m{PERIOD};who")
+    lock.enqueue(2, at=4)
+    lock.enqueue(3)
+    reply = lock.release(1)
+    left = blocks(reply)
+    assert ear.heard() == [("default/k", reply[1], left)] and lock.waiters() == [2, 3]
+    redis("DEL", lock.h)
+    assert lock.tend(at=4)[3] == owner(2)
+
+
+def test_what_a_waiter_asks_for_counts_from_its_own_grant(lock, redis):
+    lock.acquire(1)
+    lock.enqueue(2, info=f"m{PERIOD};two")
+    token = lock.release(1)[3]
+    assert PERIOD - 2_000 < blocks(lock.release(2, token=token)) <= PERIOD
+
+
+def test_a_release_that_ends_it_frees_the_lock(lock, redis):
+    lock.acquire(1, info=f"m{PERIOD};who")
+    lock.enqueue(2)
+    assert lock.release(1, block="-")[2] == owner(2)
+
+
+def test_a_lock_delay_stands_for_it(lock, redis):
+    lock.acquire(1, info=f"m{PERIOD};who")
+    assert blocks(lock.release(1, block=5_000)) == 5_000
+    assert redis("GET", lock.h).endswith(b";5000;who"), "shown as a lock_delay"
+
+
+def test_a_grant_that_nobody_was_told_of_frees_the_lock(lock):
+    lock.acquire(1, info=f"m{PERIOD};who")
+    lock.enqueue(2)
+    assert lock.withdraw(1)[2] == owner(2)
+
+
+def test_a_late_copy_makes_the_block_no_longer(lock, redis):
+    token = lock.acquire(1, info=f"m{PERIOD};who")[2]
+    lock.release(1, token=token)
+    before = redis("PTTL", lock.h)
+    reply = lock.release(1, token=token)
+    assert (reply[0], reply[2]) == (NOT_HOLDER, "blocked") and int(reply[3]) <= before, "a repeat is told of the block"
+    assert redis("PTTL", lock.h) <= before
+
+
+def test_a_clock_that_was_set_back_makes_it_no_longer_than_asked(lock, redis):
+    lock.acquire(1, info=f"m{PERIOD};who")
+    age(lock, redis, -10_000_000)
+    assert blocks(lock.release(1)) == PERIOD
+
+
+def test_adopt_keeps_it(lock, redis):
+    token = lock.acquire(1, info=f"m{PERIOD};h60000;who")[2]
+    reply = lock.call("adopt", owner(1), token, owner(7), 0, "x", "new")
+    assert reply[0] == ADOPTED and reply[5:] == ["60000", str(PERIOD)]
+    assert redis("GET", lock.h).endswith(f";m{PERIOD};h60000;new".encode())
+    assert blocks(lock.release(7, token=token)) > PERIOD - 2_000
+
+
+def test_downgrade_ends_it(lock, redis):
+    token = lock.acquire(1, info=f"m{PERIOD};who")[2]
+    lock.downgrade(1, token=token)
+    lock.release(1, token=token)
+    assert redis("EXISTS", lock.h) == 0
+
+
+def test_max_hold_counts_behind_it(lock, redis):
+    lock.acquire(1, info=f"m{PERIOD};h5000;who")
+    age(lock, redis, 4_000)
+    lock.renew((lock, 1, TTL_MS, 0, 9_000_000_000_000_000))
+    assert redis("PTTL", lock.h) <= 1_000
+
+
+def test_force_ends_a_hold_and_a_block(lock, redis):
+    token = lock.acquire(1, info=f"m{PERIOD};who")[2]
+    lock.enqueue(2, info=f"m{PERIOD};two")
+    assert lock.force(1, of=None, token=token)[:4:3] == [RELEASED, owner(2)]
+    token = redis("GET", lock.t).decode()
+    lock.enqueue(3)
+    lock.release(2, token=token)
+    assert lock.force(0, token=int(token) + 1)[0] == NOT_HOLDER
+    assert lock.force(0, of=4, token=token)[:4:3] == [RELEASED, owner(3)]
+    assert lock.force(0, of=4, token=token)[0] == NOT_HOLDER
+
+
+def test_force_ends_the_block_of_one_of_many(lock, redis):
+    lock.acquire(1, want="s")
+    token = lock.acquire(2, want="s")[2]
+    lock.release(2, block=60_000, token=token)
+    lock.enqueue(3)
+    lock.release(1)
+    assert lock.force(0, token=token)[:4:3] == [RELEASED, owner(3)]
