@@ -17,11 +17,27 @@ struct FlagWord {
 
 // The last name of a field's path.
 constexpr FlagWord kFlagWords[] = {
-    {"namespace", "--namespace"},   {"key", "KEY"},         {"key_prefix", "--prefix"}, {"limit", "--limit"},
-    {"permits", "--permits"},       {"max_wait", "-w"},     {"max_hold", "--max-hold"}, {"ttl", "--ttl"},
-    {"lock_delay", "--lock-delay"}, {"policy", "--policy"}, {"owner", "--owner"},       {"metadata", "--metadata"},
-    {"request_id", "--request-id"}, {"resume", "--resume"}, {"lease_id", "LEASE_ID"},   {"fencing_token", "TOKEN"},
-    {"holder_id", "--holder-id"},   {"reason", "--reason"}, {"timeout", "--timeout"},   {"locks", "-k"},
+    {"namespace", "--namespace"},
+    {"key", "KEY"},
+    {"key_prefix", "--prefix"},
+    {"limit", "--limit"},
+    {"permits", "--permits"},
+    {"max_wait", "-w"},
+    {"max_hold", "--max-hold"},
+    {"ttl", "--ttl"},
+    {"lock_delay", "--lock-delay"},
+    {"policy", "--policy"},
+    {"owner", "--owner"},
+    {"metadata", "--metadata"},
+    {"min_hold", "--once-per"},
+    {"request_id", "--request-id"},
+    {"resume", "--resume"},
+    {"lease_id", "LEASE_ID"},
+    {"fencing_token", "TOKEN"},
+    {"holder_id", "--holder-id"},
+    {"reason", "--reason"},
+    {"timeout", "--timeout"},
+    {"locks", "-k"},
 };
 
 // Words of the broker's messages for which a flag's name alone would not do.

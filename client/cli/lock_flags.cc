@@ -122,6 +122,20 @@ void AddKeyFlags(CLI::App& command, LockFlags& flags) {
   command.parse_complete_callback([&flags, key] { ReadNames(flags, key); });
 }
 
+void AddOncePerFlag(CLI::App& command, LockFlags& flags) {
+  static constexpr Millis kLongest = std::chrono::hours(25);
+  AddDurationFlag(
+      command, "--once-per",
+      [&flags](Millis value) {
+        if (value <= Millis(0) || value > kLongest) {
+          throw CLI::ValidationError("--once-per", "is " + FormatDuration(value) + "; 1ms to 25h are allowed");
+        }
+        flags.once_per = value;
+      },
+      "After CMD has ended, keep the lock from everybody until this long after its start, less a slack of a tenth, at "
+      "most 1m: so of several hosts that start the same job one runs it in each period");
+}
+
 void AddResumeFlag(CLI::App& command, LockFlags& flags) {
   flags.resume = true;
   auto* resume = command.add_flag_callback(
@@ -242,6 +256,8 @@ LockOptions LockFlags::Options() const {
   if (max_wait) options.max_wait = *max_wait;
   options.max_hold = max_hold;
   options.lock_delay = lock_delay;
+  // The slack lets a host that is as early, by its clock or its cron, run in the next period all the same.
+  if (once_per) options.min_hold = *once_per - std::min<Millis>(*once_per / 10, std::chrono::minutes(1));
   options.policy = policy;
   options.owner = owner.empty() ? DefaultOwner() : owner;
   options.metadata = metadata;

@@ -37,6 +37,7 @@ struct LockFlags {
   std::optional<Millis> ttl;
   Millis max_hold{0};
   Millis lock_delay{0};
+  std::optional<Millis> once_per;
   bool resume = false;  // LockOptions::resume; AddResumeFlag makes it true by default
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;
@@ -66,6 +67,9 @@ void AddLocksFlags(CLI::App& command, LockFlags& flags);
 
 // Only KEY and --namespace, for commands that do not take the lock.
 void AddKeyFlags(CLI::App& command, LockFlags& flags);
+
+// --once-per, for a command that is to run once a period although several hosts start it.
+void AddOncePerFlag(CLI::App& command, LockFlags& flags);
 
 // --resume and --no-resume, for commands that hold the lock by a stream.
 void AddResumeFlag(CLI::App& command, LockFlags& flags);

@@ -61,7 +61,12 @@ void AddBlock(Json& json, const LockInfo& lock) {
   Json block;
   block.Text("owner", lock.block->owner);
   AddSince(block, lock.block->start_time);
-  json.Object("block", block.Number("time_left_ms", InMillis(lock.block->time_left)));
+  block.Number("time_left_ms", InMillis(lock.block->time_left));
+  if (lock.block->min_hold > Duration::zero()) {
+    block.Number("min_hold_ms", InMillis(lock.block->min_hold));
+    if (const std::string time = FormatTime(lock.block->acquire_time); !time.empty()) block.Text("granted", time);
+  }
+  json.Object("block", block);
 }
 
 Json WaiterAsJson(const Waiter& waiter) {
@@ -89,6 +94,12 @@ std::string StateName(const LockInfo& lock) {
   if (lock.holders.empty()) return lock.block ? "blocked" : "free";
   const auto permits = PermitsOf(lock);
   return permits && permits->free.value_or(0) > 0 ? absl::StrCat(*permits->free, " free") : "held";
+}
+
+std::string BlockAsText(const LockBlock& block) {
+  const bool has_run = block.min_hold > Duration::zero();
+  if (!has_run) return "lock delay of " + block.owner;
+  return absl::StrCat("min hold of ", block.owner, ", granted ", FormatTime(block.acquire_time));
 }
 
 // The share of a holder, and since when. The time that is left is shown only of a lease that no broker renews.
@@ -163,8 +174,8 @@ std::vector<std::string> LockAsText(const LockInfo& lock) {
   for (const Holder& holder : lock.holders) lines.push_back(HolderAsText(holder));
   if (UnlistedHolders(lock) > 0) lines.push_back(absl::StrCat("  and ", UnlistedHolders(lock), " more holders"));
   if (lock.block) {
-    lines.push_back(absl::StrCat("  blocked for another ", FormatDuration(lock.block->time_left), " (lock delay of ",
-                                 lock.block->owner, ")"));
+    lines.push_back(absl::StrCat("  blocked for another ", FormatDuration(lock.block->time_left), " (",
+                                 BlockAsText(*lock.block), ")"));
   }
   int place = 0;
   for (const Waiter& waiter : lock.waiters) {
@@ -201,7 +212,7 @@ std::string ChangeAsText(const LockInfo& lock, const std::string& time) {
   }
   const auto shown = static_cast<int>(std::min(lock.holders.size(), kHolders));
   if (lock.holder_count > shown) absl::StrAppend(&out, "; and ", lock.holder_count - shown, " more holders");
-  if (lock.block) absl::StrAppend(&out, "; lock delay of ", lock.block->owner);
+  if (lock.block) absl::StrAppend(&out, "; ", BlockAsText(*lock.block));
   return out;
 }
 

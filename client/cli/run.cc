@@ -46,6 +46,7 @@ constexpr char kFooter[] =
     "shell.\n\n"
     "Examples:\n"
     "  distlockctl run nightly -n /usr/local/bin/backup --full\n"
+    "  distlockctl run report -n -q -E 0 --once-per 15m -- ./report   # in the crontab of several hosts: one runs it\n"
     "  distlockctl run deploy/web -w 10m --verbose ./deploy.sh\n"
     "  distlockctl run catalog -s ./search           # beside other readers; -x (default) is for writers\n"
     "  distlockctl run encode --limit 4 ./encode     # at most four at a time; all use the same limit\n"
@@ -59,6 +60,7 @@ void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& com
   auto* run = app.add_subcommand("run", "Run a command while holding a lock: run KEY [flags] CMD ARGS");
   auto args = std::make_shared<RunArgs>();
   AddLocksFlags(*run, args->lock);
+  AddOncePerFlag(*run, args->lock);
   AddResumeFlag(*run, args->lock);
   run->add_option("-c,--command", args->shell_line, "Run this line with /bin/sh -c")->type_name("LINE");
   run->add_option("-E,--conflict-exit-code", args->busy_code,
