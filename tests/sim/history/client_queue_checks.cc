@@ -76,11 +76,12 @@ class ClientQueues {
   // From the end of its belief until the store has freed it and all know.
   int64_t FreeingTime(int64_t lease) const {
     const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
-    if (index_.fates[static_cast<size_t>(lease)].released != kNotSeen) return 0;
+    if (index_.fates[static_cast<size_t>(lease)].released != kNotSeen) return terms.min_hold_ns;
     // A broker whose waiter was not the next one finds out at the end of the ttl that it knows of: of an earlier
     // holder, perhaps.
     const int64_t known_ttl = std::max(terms.ttl_ns, index_.history.longest_ttl_ns);
-    return terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : known_ttl);
+    return std::max(terms.lock_delay_ns, terms.min_hold_ns) + index_.history.validity_ns +
+           (terms.freed_by_promise ? 0 : known_ttl);
   }
 
   bool CheckGap(int64_t lease, int64_t free, int64_t end, const Held* before) {

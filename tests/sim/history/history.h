@@ -131,6 +131,7 @@ struct LeaseTerms {
   int64_t ttl_ns = 0;
   int64_t lock_delay_ns = 0;
   int64_t max_hold_ns = 0;
+  int64_t min_hold_ns = 0;
   bool detached = false;
   // on_disconnect RELEASE: the client accepts that another may get the lock while it still believes.
   bool risky = false;

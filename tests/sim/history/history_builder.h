@@ -24,6 +24,7 @@ struct Terms {
   int64_t max_wait = -1;
   int64_t lock_delay = 0;
   int64_t max_hold = 0;
+  int64_t min_hold = 0;
   bool detached = false;
   bool risky = false;
   bool freed_by_promise = false;
@@ -58,6 +59,7 @@ class HistoryBuilder {
                                .ttl_ns = Ms(terms.ttl),
                                .lock_delay_ns = Ms(terms.lock_delay),
                                .max_hold_ns = Ms(terms.max_hold),
+                               .min_hold_ns = Ms(terms.min_hold),
                                .detached = terms.detached,
                                .risky = terms.risky,
                                .freed_by_promise = terms.freed_by_promise,

@@ -203,7 +203,9 @@ void Index::FindKeeps() {
   for (Tenure& tenure : tenures) {
     const LeaseTerms& terms = TermsOf(tenure);
     if (tenure.took != kNotSeen || tenure.told == kNotSeen || terms.detached) continue;
-    if (terms.kind == HoldKind::kPermit || terms.lock_delay_ns > 0 || terms.max_hold_ns > 0) continue;
+    if (terms.kind == HoldKind::kPermit || terms.lock_delay_ns > 0 || terms.max_hold_ns > 0 || terms.min_hold_ns > 0) {
+      continue;
+    }
     const Keep* const keep = KeepAt(tenure.lock, tenure.told, tenure.token);
     if (keep != nullptr && tenure.told - keep->until < history.longest_ttl_ns) tenure.kept_from = keep->from;
   }

@@ -140,7 +140,7 @@ class Index {
   bool MayBeKept(const Tenure& tenure) const {
     const LeaseTerms& terms = TermsOf(tenure);
     return history.lingers && !sees_store && !terms.detached && terms.kind != HoldKind::kPermit &&
-           terms.lock_delay_ns == 0 && terms.max_hold_ns == 0;
+           terms.lock_delay_ns == 0 && terms.max_hold_ns == 0 && terms.min_hold_ns == 0;
   }
   // The earliest time at which the store can have granted it. A kept lock it may have granted to an earlier lease, a
   // ttl before.

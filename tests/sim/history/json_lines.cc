@@ -175,6 +175,7 @@ void HistoryReader::ReadTerms(const Line& line, int64_t lease) {
   terms.ttl_ns = line.Get<int64_t>("ttl");
   terms.lock_delay_ns = line.Get<int64_t>("lock_delay", 0);
   terms.max_hold_ns = line.Get<int64_t>("max_hold", 0);
+  terms.min_hold_ns = line.Get<int64_t>("min_hold", 0);
   terms.detached = line.Get("detached", false);
   terms.risky = line.Get("risky", false);
   terms.freed_by_promise = line.Get("freed_by_promise", false);
@@ -281,6 +282,7 @@ json TermsOf(const LeaseTerms& terms) {
   json object = {{"ttl", terms.ttl_ns}};
   if (terms.lock_delay_ns != 0) object["lock_delay"] = terms.lock_delay_ns;
   if (terms.max_hold_ns != 0) object["max_hold"] = terms.max_hold_ns;
+  if (terms.min_hold_ns != 0) object["min_hold"] = terms.min_hold_ns;
   if (terms.detached) object["detached"] = true;
   if (terms.risky) object["risky"] = true;
   if (terms.freed_by_promise) object["freed_by_promise"] = true;

@@ -29,7 +29,8 @@ std::string Text(const History& history) {
 // Every kind of record, with every field.
 HistoryBuilder Everything() {
   HistoryBuilder b;
-  const int64_t ann = b.Asks(0, "ann", {.ttl = 3000, .max_wait = 70, .lock_delay = 5, .max_hold = 9, .detached = true});
+  const int64_t ann =
+      b.Asks(0, "ann", {.ttl = 3000, .max_wait = 70, .lock_delay = 5, .max_hold = 9, .min_hold = 4, .detached = true});
   const int64_t bob = b.Asks(1, "bob", {.lock = "o\"ther", .risky = true, .freed_by_promise = true});
   b.Queued(2, ann, 17);
   b.Unqueued(3, ann);
@@ -62,6 +63,7 @@ TEST(JsonLines, KeepEverything) {
   EXPECT_EQ(Text(back), text);
   EXPECT_EQ(back.records.size(), Everything().Make().records.size());
   EXPECT_EQ(back.leases.at(0).max_hold_ns, Ms(9));
+  EXPECT_EQ(back.leases.at(0).min_hold_ns, Ms(4));
   EXPECT_TRUE(back.leases.at(1).risky);
   EXPECT_EQ(back.slow_ns, Ms(500));
 }

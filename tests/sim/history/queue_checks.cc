@@ -135,14 +135,16 @@ class StoreQueues {
     if (holder == lock.holders.end()) return;
     lock.holders.erase(holder);
     lock.free_since = record.at_ns;
-    const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
-    // When a lease expires, or a lock_delay blocks the lock first, brokers find out when they tend the queue: at the
-    // end of the ttl that they know of.
+    const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(record.lease)];
+    const int64_t delay = std::max(terms.lock_delay_ns, terms.min_hold_ns);
+    // When a lease expires, or the lock is blocked first, brokers find out when they tend the queue: at the end of the
+    // ttl that they know of.
     const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
     // A detached request whose grant ended before the client received it may have had another grant since, and released
     // that.
     const bool clean = fate.released != kNotSeen && fate.answered <= record.at_ns;
-    const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || clean);
+    const bool handed_on =
+        static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || (clean && terms.min_hold_ns == 0));
     if (!handed_on) lock.told_by = record.at_ns + delay + index_.history.longest_ttl_ns;
   }
 

@@ -123,6 +123,7 @@ std::string Report::Line(const Record& record) const {
       text += record.value == 0 ? ", one try" : record.value > 0 ? ", waits at most " + Span(record.value) : "";
       if (terms.lock_delay_ns > 0) text += ", lock_delay " + Span(terms.lock_delay_ns);
       if (terms.max_hold_ns > 0) text += ", max_hold " + Span(terms.max_hold_ns);
+      if (terms.min_hold_ns > 0) text += ", min_hold " + Span(terms.min_hold_ns);
       return text + (terms.detached ? ", detached" : "") + (terms.risky ? ", on_disconnect RELEASE" : "");
     }
     case RecordKind::kGaveUp:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // I7 and I8 by the terms of a lease: belief never lasts longer than max_hold, and the lock is not granted within the
-//    lock_delay after an abnormal end.
+//    lock_delay after an abnormal end, nor, after a release, within the min_hold from the grant on.
 #include "core/types.h"
 #include "history/checks.h"
 
@@ -54,11 +54,43 @@ void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& afte
                  ", whose lock_delay was " + Report::Span(terms.lock_delay_ns));
 }
 
+// Its client released it, the store heard of that, and nothing that went wrong can have ended it before.
+bool EndedByRelease(const Index& index, const Tenure& tenure, int64_t until) {
+  const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
+  return tenure.why == EndedWhy::kReleasing && tenure.freed != kNotSeen && tenure.how == FreedHow::kReleased &&
+         fate.released != kNotSeen && fate.gave_up == kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen &&
+         tenure.forced == kNotSeen && tenure.downgraded == kNotSeen && tenure.downgraded_unasked == kNotSeen &&
+         index.TroubledUntil(until) < tenure.took;
+}
+
+void CheckMinHold(const Index& index, const Tenure& before, const Tenure& after, Report& report) {
+  const int64_t min_hold = index.TermsOf(before).min_hold_ns;
+  if (before.lease == after.lease || !EndedByRelease(index, before, after.took)) return;
+  // The store's clock counts it.
+  if (after.took - before.took >= min_hold - min_hold / 500 - 2'000'000) return;
+  report.Add("I8", before.lock, {before.lease, after.lease}, after.took,
+             "the store gave " + report.Lock(before.lock) + " to " + report.Lease(after.lease) + " " +
+                 Report::Span(after.took - before.took) + " after its grant to " + report.Lease(before.lease) +
+                 ", which released it, and whose min_hold was " + Report::Span(min_hold));
+}
+
+// The next grants of each lock after one with a min_hold.
+void CheckMinHolds(const Index& index, Report& report) {
+  std::vector<const Tenure*> before(index.history.locks.size());
+  for (const Tenure& tenure : index.tenures) {
+    if (tenure.took == kNotSeen) continue;
+    const Tenure*& last = before[static_cast<size_t>(tenure.lock)];
+    if (last != nullptr && last->took <= tenure.took) CheckMinHold(index, *last, tenure, report);
+    last = index.TermsOf(tenure).min_hold_ns > 0 ? &tenure : nullptr;
+  }
+}
+
 }  // namespace
 
 void CheckTerms(const Index& index, Report& report) {
   for (const Tenure& tenure : index.tenures) CheckMaxHold(index, tenure, report);
   if (!index.sees_store) return;
+  CheckMinHolds(index, report);
   std::vector<std::vector<const Tenure*>> delaying(index.history.locks.size());
   for (const Tenure& tenure : index.tenures) {
     if (tenure.took == kNotSeen) continue;

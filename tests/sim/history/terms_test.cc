@@ -80,5 +80,36 @@ TEST(LockDelay, NorToAClientThatAcceptedTheRisk) {
   EXPECT_VIOLATED(Followed(EndedWhy::kStreamBroke, 2990, /*risky=*/true), "");
 }
 
+// ---- I8: min_hold ----
+
+// ann has the lock from 9 on and releases it at 1000; bob has it at `next`.
+HistoryBuilder Released(int64_t next, EndedWhy why = EndedWhy::kReleasing) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.min_hold = 3000});
+  const int64_t bob = b.Asks(1, "bob");
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 1500);
+  b.Ended(1000, ann, why);
+  if (why == EndedWhy::kReleasing) b.Released(1002, ann);
+  if (why == EndedWhy::kClientDied) b.Fault(990, FaultKind::kClientKilled, 0, "ann");
+  b.Freed(1001, ann);
+  b.HoldsInStore(next, next + 100, bob, 6);
+  return b;
+}
+
+TEST(MinHold, KeepsTheNextAwayAfterARelease) {
+  EXPECT_VIOLATED(Released(3009), "");
+  EXPECT_VIOLATED(Released(2990), "I8");
+}
+
+TEST(MinHold, IsNotOwedAfterAnyOtherEnd) { EXPECT_VIOLATED(Released(2990, EndedWhy::kClientDied), ""); }
+
+TEST(MinHold, NorByAStoreThatForgot) {
+  HistoryBuilder b = Released(2990);
+  b.Forgot(2000);
+  b.Fault(1999, FaultKind::kStoreEmptied, 0);
+  EXPECT_VIOLATED(b, "");
+}
+
 }  // namespace
 }  // namespace distlock::sim

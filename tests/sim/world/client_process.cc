@@ -119,6 +119,8 @@ void ClientProcess::Draw(Wish& wish) {
                        : dice.Chance(0.5) ? core::OnDisconnect::kRelease
                                           : core::OnDisconnect::kExpire;
   if (temper.unrenewed > 0) wish.renewed = !dice.Chance(temper.unrenewed);
+  const bool may_block = temper.min_hold > 0 && wish.want.mode == core::Mode::kExclusive;
+  if (may_block && dice.Chance(temper.min_hold)) wish.min_hold = dice.Between(milliseconds(1), seconds(2));
   wish.moves = can_move() && wish.on_disconnect != core::OnDisconnect::kRelease && dice.Chance(temper.moves);
 }
 
@@ -130,6 +132,7 @@ void ClientProcess::Number(Wish& wish) {
        .ttl_ns = wish.ttl.count(),
        .lock_delay_ns = wish.lock_delay.count(),
        .max_hold_ns = wish.max_hold.count(),
+       .min_hold_ns = wish.min_hold.count(),
        .detached = detached(),
        .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
        .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire && !wish.moves,
@@ -186,6 +189,7 @@ void ClientProcess::MakeWishes() {
     if (by_lock.contains(wish.lock)) continue;
     wish.id = next_id_++;
     wish.reentrant = false;
+    wish.min_hold = {};
     wish.together = true;
     if (!by_lock.empty()) wish.max_wait = wishes_.at(by_lock.begin()->second).max_wait;
     by_lock.emplace(wish.lock, wish.id);
@@ -206,6 +210,7 @@ v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
   if (wish.max_wait) *spec.mutable_max_wait() = contract::ToProto(*wish.max_wait);
   if (wish.max_hold > Duration(0)) *spec.mutable_max_hold() = contract::ToProto(wish.max_hold);
   if (wish.lock_delay > Duration(0)) *spec.mutable_lock_delay() = contract::ToProto(wish.lock_delay);
+  if (wish.min_hold > Duration(0)) *spec.mutable_min_hold() = contract::ToProto(wish.min_hold);
   spec.set_mode(static_cast<v1::LockMode>(static_cast<int>(wish.want.mode) + 1));
   spec.set_policy(static_cast<v1::QueuePolicy>(static_cast<int>(wish.want.policy) + 1));
   if (wish.want.mode == core::Mode::kPermit) {

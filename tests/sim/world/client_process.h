@@ -63,6 +63,7 @@ class ClientProcess : public Process {
     std::optional<Duration> max_wait;
     Duration max_hold{};
     Duration lock_delay{};
+    Duration min_hold{};
     core::OnDisconnect on_disconnect = core::OnDisconnect::kSafe;
     core::Want want;
     bool reentrant = false;  // acquired twice, by re-entry

@@ -88,6 +88,7 @@ std::shared_ptr<const internal::Spec> LibraryClient::SpecFor(const Wish& wish) c
   options.ttl = wish.ttl;
   options.max_hold = wish.max_hold;
   options.lock_delay = wish.lock_delay;
+  options.min_hold = wish.min_hold;
   options.policy = static_cast<QueuePolicy>(static_cast<int>(wish.want.policy) + 1);
   options.on_disconnect = static_cast<OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1);
   options.owner = LabelOf(wish);

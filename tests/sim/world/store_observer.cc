@@ -177,11 +177,11 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     const int64_t said = LeaseOf(value);
     if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
     const auto known = lease_of_.find(owner);
-    // In both formats: after owner or expiry, and five more parts. The bound of the hold may stand in front of it, and
+    // In both formats: after owner or expiry, and five more parts. The bounds of the hold may stand in front of it, and
     // the holder's place and mark at one server of a quorum.
     int at = 6;
     const bool may_linger = Part(value, at) == "l";
-    at += Part(value, at).starts_with('h') ? 1 : 0;
+    for (const char bound : {'m', 'h'}) at += Part(value, at).starts_with(bound) ? 1 : 0;
     at += Part(value, at).starts_with('p') ? 2 : 0;
     if (may_linger) at += Part(value, at + 2) == "r" ? 3 : 2;
     const std::string_view info_first = Part(value, at);

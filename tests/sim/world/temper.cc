@@ -234,7 +234,7 @@ void MakeReading(uint64_t seed, Temper& temper) {
   temper.short_holds = dice.Pick<double>({1, 0.999});
   temper.longest_pause = dice.Pick<Duration>({milliseconds(5), milliseconds(20), milliseconds(60)});
   if (dice.Chance(0.7)) temper.linger_pause = milliseconds(1);
-  temper.max_hold = temper.lock_delay = temper.moves = temper.together = 0;
+  temper.max_hold = temper.min_hold = temper.lock_delay = temper.moves = temper.together = 0;
   temper.impatient = dice.Chance(0.5) ? 0 : temper.impatient;
   temper.force_every = dice.Chance(0.7) ? Duration(0) : temper.force_every;
   temper.busy_time = std::min<Duration>(temper.busy_time, seconds(5));
@@ -263,8 +263,14 @@ void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
   temper.locks = std::max(temper.locks, 2 * temper.clients);
   temper.longest_pause = milliseconds(5);
   temper.longest_hold = draw / 72 % 4 == 1 ? milliseconds(300) : milliseconds(2);
-  temper.max_hold = temper.lock_delay = temper.reentrant = temper.downgrade = 0;
+  temper.max_hold = temper.min_hold = temper.lock_delay = temper.reentrant = temper.downgrade = 0;
   temper.mutexes = draw / 576 % 4 != 0;
+}
+
+// Not of the dice either: in each eighth world.
+void DrawMinHold(uint64_t seed, Temper& temper) {
+  if (Dice(seed ^ 0x6d696e686f6c64).Next() >> 8 & 7) return;
+  temper.min_hold = 0.3;
 }
 
 // Not of the dice either.
@@ -331,6 +337,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   if (temper.ttls.empty()) temper.ttls.push_back(seconds(2));
   temper.busy_time = dice.Between(seconds(2), seconds(dice.Chance(0.3) ? 30 : 10));
   DrawClients(dice, temper);
+  DrawMinHold(seed, temper);
   const bool wide = temper.workload != Workload::kQueue && dice.Chance(0.1);
   if (wide) MakeWide(dice, temper);
   if (temper.calm) temper.careless = 0;

@@ -115,6 +115,7 @@ struct Temper {
   double max_hold = 0;
   double moves = 0;  // leases of a session that another session adopts when theirs breaks or drains
   double lock_delay = 0;
+  double min_hold = 0;       // fraction of EXCLUSIVE wishes whose clean release blocks the lock for a while
   double downgrade = 0;      // fraction of EXCLUSIVE leases that are downgraded
   double reentrant = 0;      // fraction of wishes that are acquired twice by one owner
   double together = 0;       // fraction of wishes for several locks, all or nothing

@@ -25,7 +25,7 @@ void DrawElsewhere(uint64_t seed, Temper& temper) {
   temper.longest_hold = draw / 72 % 2 == 0 ? seconds(4) : milliseconds(300);
   temper.longest_pause = milliseconds(300);
   temper.short_holds = 0.7;
-  temper.max_hold = temper.lock_delay = temper.one_try = temper.impatient = 0;
+  temper.max_hold = temper.min_hold = temper.lock_delay = temper.one_try = temper.impatient = 0;
   temper.moves = draw / 144 % 3 * 0.5;
   const bool splits = draw / 432 % 2 != 0 && !temper.calm;
   if (splits && fails) temper.guard = FailoverGuard::kNone;

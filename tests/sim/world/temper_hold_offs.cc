@@ -27,7 +27,8 @@ void MakeFew(Shows what, Dice& dice, Temper& temper) {
   temper.mutexes = dice.Chance(0.8);
   temper.longest_pause = milliseconds(300);
   temper.one_try = temper.bounded_wait = temper.impatient = temper.careless = temper.elsewhere = 0;
-  temper.max_hold = temper.lock_delay = temper.downgrade = temper.reentrant = temper.together = temper.moves = 0;
+  temper.max_hold = temper.min_hold = temper.lock_delay = temper.downgrade = temper.reentrant = temper.together =
+      temper.moves = 0;
   temper.slow = 0;
   temper.notice_lag = temper.force_every = Duration(0);
   temper.busy_time = 4 * temper.fault_every;
