@@ -409,8 +409,9 @@ type LockSpec struct {
 	NoLinger bool `protobuf:"varint,16,opt,name=no_linger,json=noLinger,proto3" json:"no_linger,omitempty"`
 	// 0 .. 25 h, unset = 0: a job that several hosts start runs once a period. When Release or Goodbye comes sooner after
 	// the grant, the lock stays blocked until grant + min_hold: one try is refused, waiters go on waiting.
-	//   - The store counts it, from the holder's acquire_time. A store that fails over and forgets the block grants again;
-	//     with --wait-replicas or a quorum it does not forget.
+	//   - The store counts it, from the holder's acquire_time. A store that fails over and forgets the block grants again.
+	//     With --wait-replicas it does not forget; a quorum grants again when no majority of its servers has the block, see
+	//     deploy/topologies.md.
 	//   - Any other end frees the lock as it would without min_hold, so that somebody else can do the job. ForceRelease
 	//     ends a block, too.
 	//   - AdoptLease keeps it; Downgrade ends it, since others may share the lock from then on.
