@@ -67,6 +67,30 @@ TEST(Access, ADenialSaysWhoWhatAndWhichRule) {
   EXPECT_EQ(listed.error_message(), "uid:7 may not list default:*: no rule allows it; allowed are shop:*");
 }
 
+// Whoever may take a lock keeps others from it while he renews it; a min_hold keeps them from it without him.
+TEST(Access, AMinHoldNeedsItsOwnRightBesides) {
+  Guarded guarded("rules:\n- {name: r, who: ['uid:7'], locks: ['*'], may: [acquire]}\n");
+  v1::LockSpec nightly = Spec("nightly");
+  nightly.mutable_min_hold()->set_seconds(60);
+  v1::AcquireRequest call;
+  *call.add_locks() = nightly;
+  const grpc::Status status = Unary(guarded.broker->locks(), &v1::LockService::Stub::Acquire, call);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(Details(status).facts.at("verb"), "min-hold");
+  EXPECT_THAT(status.error_message(), HasSubstr("uid:7 may not take default:nightly with a min_hold (min-hold): no"));
+  TestSession session(guarded.broker->locks());
+  session.Open();
+  const v1::SessionEvent refused = Try(session, 2, nightly);
+  EXPECT_EQ(refused.refused().reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  EXPECT_EQ(refused.refused().denial().verb(), "min-hold");
+  EXPECT_TRUE(Try(session, 3, Spec("other")).has_granted());
+
+  guarded.Use("rules:\n- {name: r, who: ['uid:7'], locks: ['*'], may: [shared, min-hold]}\n");
+  EXPECT_EQ(Try(session, 4, nightly).refused().denial().verb(), "exclusive");
+  guarded.Use("rules:\n- {name: r, who: ['uid:7'], locks: ['*'], may: [exclusive, min-hold]}\n");
+  EXPECT_TRUE(Try(session, 5, nightly).has_granted());
+}
+
 // A caller can make a page token as the broker does, and name any lock in it.
 TEST(Access, APageTokenShowsNothingOutsideOfItsSearch) {
   Guarded guarded(
