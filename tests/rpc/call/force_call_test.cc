@@ -58,13 +58,18 @@ std::pair<grpc::Status, uint32_t> Force(TestBroker& broker, const std::string& k
   return {status, response.released()};
 }
 
-v1::LockMode ModeShown(TestBroker& broker, const std::string& key) {
+v1::LockInfo Look(TestBroker& broker, const std::string& key) {
   grpc::ClientContext context;
   v1::GetLockRequest request;
   request.set_key(key);
   v1::GetLockResponse response;
   EXPECT_TRUE(broker.locks().GetLock(&context, request, &response).ok());
-  return response.lock().holders_size() == 1 ? response.lock().holders(0).mode() : v1::LOCK_MODE_UNSPECIFIED;
+  return response.lock();
+}
+
+v1::LockMode ModeShown(TestBroker& broker, const std::string& key) {
+  const v1::LockInfo lock = Look(broker, key);
+  return lock.holders_size() == 1 ? lock.holders(0).mode() : v1::LOCK_MODE_UNSPECIFIED;
 }
 
 TEST(Downgrade, MakesADetachedLeaseSharedAndShowsIt) {
@@ -144,6 +149,37 @@ TEST(ForceRelease, TakesADetachedLockAndWritesTheAuditLog) {
   EXPECT_EQ(lines[2].reason, "host is gone");
   EXPECT_EQ(lines[2].outcome, "released 1");
   EXPECT_THAT(lines[2].caller, testing::HasSubstr("unix:"));
+  broker.Stop();
+}
+
+TEST(ForceRelease, EndsTheBlockOfAMinHoldUnlessAHolderIsNamed) {
+  Log log;
+  TestOptions options;
+  options.server.observer = &log;
+  TestBroker broker(options);
+  v1::AcquireRequest request;
+  request.add_locks()->set_key("a");
+  request.mutable_locks(0)->mutable_max_wait();
+  request.mutable_locks(0)->mutable_min_hold()->set_seconds(3600);
+  grpc::ClientContext first;
+  v1::AcquireResponse taken;
+  ASSERT_TRUE(broker.locks().Acquire(&first, request, &taken).ok());
+  const std::string holder = taken.grants(0).holder_id();
+  broker.Release(taken.grants(0).lease_id());
+  EXPECT_EQ(Look(broker, "a").block().min_hold().seconds(), 3600);
+  grpc::ClientContext second;
+  EXPECT_EQ(Details(broker.locks().Acquire(&second, request, &taken)).reason, "LOCK_HELD");
+  EXPECT_EQ(Force(broker, "a", holder).second, 0u);
+  EXPECT_TRUE(Look(broker, "a").has_block());
+  EXPECT_EQ(Force(broker, "a").second, 1u);
+  EXPECT_FALSE(Look(broker, "a").has_block());
+  EXPECT_EQ(Force(broker, "a").second, 0u);
+  grpc::ClientContext third;
+  EXPECT_TRUE(broker.locks().Acquire(&third, request, &taken).ok());
+  const auto lines = log.lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1].holders, "block");
+  EXPECT_EQ(lines[1].outcome, "released 1");
   broker.Stop();
 }
 
