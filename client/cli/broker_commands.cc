@@ -316,9 +316,8 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   force->footer(
       "Returns when the broker's last promise to the holders has ended, after a few seconds at most. The broker\n"
       "cannot inform the holder of a detached lease, or a holder behind a broker that is out of reach: it may go on\n"
-      "until its ttl ends, and only the fencing token stops it. A block that a lock delay or --once-per left is "
-      "ended,\n"
-      "too, unless --holder-id is given; it counts as the holder that left it.\n"
+      "until its ttl ends, and only the fencing token stops it. A block that a lock delay or --once-per left\n"
+      "is ended, too, unless --holder-id is given; it counts as the holder that left it.\n"
       "Exit code: 0 the lock was taken from a holder; 1 nobody held it; 69 the outcome is unknown.\n\n"
       "Examples:\n"
       "  distlockctl force-release deploy --reason 'host is gone'\n"

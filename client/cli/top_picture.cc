@@ -41,8 +41,9 @@ std::string Row(const LockInfo& lock) {
   if (lock.holders.empty() && !lock.block) return counts;
   if (lock.holders.empty()) {
     return absl::StrFormat("%s  %-9s %9s  %s", counts, "blocked", "",
-                           absl::StrCat("for another ", FormatDuration(lock.block->time_left),
-                                        ", by the lock delay of ", Printable(lock.block->owner)));
+                           absl::StrCat("for another ", FormatDuration(lock.block->time_left), ", by the ",
+                                        lock.block->min_hold > Duration::zero() ? "min hold" : "lock delay", " of ",
+                                        Printable(lock.block->owner)));
   }
   const Holder& holder = lock.holders.front();
   return absl::StrFormat("%s  %-9s %9s  %s%s", counts, ShareOf(lock), HeldForAsText(holder), Printable(holder.owner),

@@ -34,6 +34,7 @@ def test_the_block_is_shown_and_force_release_ends_it(ctl, real):
     [lock] = ctl.json("show", "nightly")
     assert (lock["holders"], lock["block"]["min_hold_ms"]) == ([], 540_000)
     assert lock["block"]["granted"].startswith("20")
+    assert re.search(r"for another 8m5\S+s, by the min hold of root@a\n", ctl("top", "--once").stdout)
     assert line(ctl.start("watch", "nightly")).split("; ")[1].startswith("min hold of root@a")
     assert ctl("force-release", "nightly").returncode == 0
     assert run(ctl).stdout == "ran\n"
