@@ -63,6 +63,7 @@ void AddNode(const StoreNode& node, std::vector<std::string>& lines) {
     }
   }
   if (!node.problem.empty()) absl::StrAppend(&line, ": ", node.problem);
+  if (!node.refusal.empty()) absl::StrAppend(&line, ", refuses writes: ", node.refusal);
   if (!node.version.empty()) absl::StrAppend(&line, ", version ", node.version);
   if (!node.identity.empty()) absl::StrAppend(&line, ", identity ", node.identity);
   if (node.epoch > 0) absl::StrAppend(&line, ", epoch ", node.epoch);
@@ -82,7 +83,9 @@ std::vector<std::string> StatusAsText(const BrokerStatus& status) {
       absl::StrCat("broker    ", status.broker_id, ", version ", status.version, status.draining ? ", DRAINING" : ""),
       absl::StrCat("started   ", FormatTime(status.start_time), ", up ", FormatDuration(status.uptime)),
       absl::StrCat("listen    ", absl::StrJoin(status.listen_addresses, " ")),
-      absl::StrCat("store     ", status.store_url, up ? ", up" : ", DOWN: ", up ? "" : status.store_problem),
+      absl::StrCat(
+          "store     ", status.store_url, up ? ", up" : ", DOWN: ", up ? "" : status.store_problem,
+          status.store_refusal.empty() ? "" : ", but TAKES NO WRITES, so no lock is granted: ", status.store_refusal),
       absl::StrCat("sessions  ", status.streams),
       absl::StrCat("leases    ", status.leases),
       absl::StrCat("waiters   ", status.waiters),
@@ -105,6 +108,7 @@ Json NodeAsJson(const StoreNode& node) {
                   .Text("address", node.address)
                   .Text("state", node.state == StoreNodeState::kHeldOff ? "held_off" : WordOf(node.state))
                   .Text("problem", node.problem)
+                  .Text("refusal", node.refusal)
                   .Text("role", node.role)
                   .Text("version", node.version)
                   .Text("identity", node.identity)
@@ -135,6 +139,7 @@ Json StatusAsJson(const BrokerStatus& status) {
       .Text("store_url", status.store_url)
       .Text("store_state", status.store_up ? "up" : "down")
       .Text("store_problem", status.store_problem)
+      .Text("store_refusal", status.store_refusal)
       .Flag("draining", status.draining)
       .Number("sessions", status.streams)
       .Number("leases", status.leases)
@@ -159,7 +164,8 @@ bool PrintExplained(const Context& context, const BrokerStatus& status) {
   return context.PrintLines(lines, Json().Flag("grants", grants).List("obstacles", obstacles));
 }
 
-// A broker whose store is down cannot serve, so the exit code is the same as for a broker that cannot be reached.
+// A broker whose store is down, or takes no writes, cannot serve, so the exit code is the same as for a broker that
+// cannot be reached.
 int Status(const Context& context, bool explain) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
@@ -168,7 +174,7 @@ int Status(const Context& context, bool explain) {
   const bool printed =
       explain ? PrintExplained(context, *status) : context.PrintLines(StatusAsText(*status), StatusAsJson(*status));
   if (!printed) return kExitInternal;
-  return status->store_up ? kExitOk : kExitUnavailable;
+  return status->store_up && status->store_refusal.empty() ? kExitOk : kExitUnavailable;
 }
 
 const char* KindName(StreamKind kind) {
@@ -268,7 +274,9 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
 
 void AddBrokerCommands(CLI::App& app, Context& context) {
   auto* status =
-      app.add_subcommand("status", "Print the state of the broker and its store; exit code 69 when the store is down");
+      app.add_subcommand("status",
+                         "Print the state of the broker and its store; exit code 69 when the store is down or takes no "
+                         "writes");
   auto explain = std::make_shared<bool>(false);
   status->add_flag("--explain", *explain, "Say in words what keeps locks from being granted, and what to do");
   AddContextFlags(*status, context);

@@ -28,6 +28,7 @@ constexpr ReasonExit kReasonExits[] = {
     {RefusalReason::kQuotaExceeded, kExitUnavailable},
     {RefusalReason::kStoreFull, kExitUnavailable},
     {RefusalReason::kStoreUnavailable, kExitUnavailable},
+    {RefusalReason::kStoreHoldOff, kExitUnavailable},
     {RefusalReason::kQuorumNotReached, kExitUnavailable},
     {RefusalReason::kDraining, kExitUnavailable},
     {RefusalReason::kUnauthenticated, kExitDenied},

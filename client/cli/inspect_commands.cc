@@ -6,6 +6,7 @@
 #include <distlock/inspect.h>
 
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include "commands.h"
 #include "lock_flags.h"
@@ -36,9 +37,11 @@ int List(const Context& context, const ListArgs& args) {
   Inspector inspector(*client);
   std::string page_token;
   int printed = 0;
+  bool told_hold_off = false;
   do {
     const auto page = inspector.List(args.prefix, args.name_space, page_token);
     if (!page.ok()) return context.Fail(FailureFrom(context, page.refusal()));
+    if (page->hold_off && !std::exchange(told_hold_off, true)) context.Warn(HoldOffNote(*page->hold_off));
     for (const LockInfo& lock : page->locks) {
       if (!args.all && printed == kListedLocks) {
         context.Warn(absl::StrCat("there are more than these ", kListedLocks, " locks: --all lists every one"));

@@ -91,9 +91,12 @@ std::string MetadataAsText(const std::map<std::string, std::string>& metadata) {
 }
 
 std::string StateName(const LockInfo& lock) {
-  if (lock.holders.empty()) return lock.block ? "blocked" : "free";
-  const auto permits = PermitsOf(lock);
-  return permits && permits->free.value_or(0) > 0 ? absl::StrCat(*permits->free, " free") : "held";
+  if (!lock.holders.empty()) {
+    const auto permits = PermitsOf(lock);
+    return permits && permits->free.value_or(0) > 0 ? absl::StrCat(*permits->free, " free") : "held";
+  }
+  if (lock.block) return "blocked";
+  return lock.hold_off ? "held off" : "free";
 }
 
 std::string BlockAsText(const LockBlock& block) {
@@ -159,6 +162,7 @@ Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json) {
   permits ? json.Number("limit", permits->limit) : json.Null("limit");
   permits && permits->free ? json.Number("free", *permits->free) : json.Null("free");
   AddBlock(json, lock);
+  lock.hold_off ? json.Number("hold_off_ms", InMillis(*lock.hold_off)) : json.Null("hold_off_ms");
   json.List("holders", holders);
   if (!with_waiters) return json;
   std::vector<Json> waiters;
@@ -176,6 +180,9 @@ std::vector<std::string> LockAsText(const LockInfo& lock) {
   if (lock.block) {
     lines.push_back(absl::StrCat("  blocked for another ", FormatDuration(lock.block->time_left), " (",
                                  BlockAsText(*lock.block), ")"));
+  }
+  if (lock.hold_off) {
+    lines.push_back("  " + HoldOffNote(*lock.hold_off));
   }
   int place = 0;
   for (const Waiter& waiter : lock.waiters) {
@@ -199,6 +206,11 @@ std::string LockAsRow(const LockInfo& lock) {
   const Holder& first = lock.holders.front();
   const std::string others = lock.holder_count > 1 ? absl::StrCat(" and ", lock.holder_count - 1, " more") : "";
   return absl::StrFormat("%s  for %-9s %s%s", row, HeldForAsText(first), first.owner, others);
+}
+
+std::string HoldOffNote(Duration left) {
+  return absl::StrCat("nobody is newly granted a lock for another ", FormatDuration(left),
+                      ": the store may have forgotten a holder (hold-off)");
 }
 
 std::string ChangeAsText(const LockInfo& lock, const std::string& time) {

@@ -39,6 +39,9 @@ std::vector<std::string> LockAsText(const LockInfo& lock);
 // A line of `ls`.
 std::string LockAsRow(const LockInfo& lock);
 
+// Why locks that look free are not granted now.
+std::string HoldOffNote(Duration left);
+
 // A line of `watch`, with at most 16 holders.
 std::string ChangeAsText(const LockInfo& lock, const std::string& time);
 

@@ -56,7 +56,10 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   for (const LockInfo& lock : seen.locks) waiting += lock.queue_length;
   std::vector<std::string> lines;
   lines.push_back(absl::StrCat("distlock ", Printable(status.version), "  broker ", Printable(status.broker_id),
-                               "  up ", FormatDuration(status.uptime), "  store ", status.store_up ? "up" : "DOWN",
+                               "  up ", FormatDuration(status.uptime), "  store ",
+                               !status.store_up               ? "DOWN"
+                               : status.store_refusal.empty() ? "up"
+                                                              : "TAKES NO WRITES",
                                status.draining ? "  DRAINING" : ""));
   lines.push_back(
       absl::StrFormat("broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f grants/s",
@@ -66,6 +69,8 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
     lines.push_back(absl::StrCat("namespace: ", Printable(*view.typing), "_"));
   } else if (seen.failure) {
     lines.push_back("! " + Printable(seen.failure->message.empty() ? seen.failure->reason : seen.failure->message));
+  } else if (seen.hold_off) {
+    lines.push_back("! " + HoldOffNote(*seen.hold_off));
   } else {
     lines.push_back(
         absl::StrCat("sorted by ", OrderName(view.order), view.obeys_keys ? "   q quit, s sort, n namespace" : ""));
@@ -99,9 +104,11 @@ std::optional<Refusal> LockSource::LookAtStatus() {
 std::optional<Refusal> LockSource::LookAtLocks(const std::string& name_space) {
   std::vector<LockInfo> locks;
   std::string page_token;
+  seen_.hold_off.reset();
   do {
     auto page = inspector_.List("", name_space, page_token);
     if (!page.ok()) return page.refusal();
+    if (page->hold_off) seen_.hold_off = std::max(seen_.hold_off.value_or(Duration()), *page->hold_off);
     std::move(page->locks.begin(), page->locks.end(), std::back_inserter(locks));
     page_token = page->next_page_token;
   } while (!page_token.empty() && locks.size() < kMostLocks);

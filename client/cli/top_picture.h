@@ -21,9 +21,10 @@ namespace distlock::cli {
 struct Seen {
   BrokerStatus status;
   std::vector<LockInfo> locks;
-  bool more_locks = false;  // `locks` is not complete
-  size_t streams = 0;       // open Session and Hold streams
-  double grants_per_s = 0;  // locks whose token changed since the look before, per second
+  bool more_locks = false;           // `locks` is not complete
+  std::optional<Duration> hold_off;  // nobody is newly granted a lock for so long
+  size_t streams = 0;                // open Session and Hold streams
+  double grants_per_s = 0;           // locks whose token changed since the look before, per second
   std::optional<Failure> failure;
 };
 

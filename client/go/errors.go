@@ -39,6 +39,7 @@ const (
 	ReasonStoreFull        Reason = "STORE_FULL"         // the store is out of memory
 	ReasonStoreUnavailable Reason = "STORE_UNAVAILABLE"  // the broker cannot reach its store
 	ReasonQuorumNotReached Reason = "QUORUM_NOT_REACHED" // nor enough of its stores
+	ReasonStoreHoldOff     Reason = "STORE_HOLD_OFF"     // the store may have forgotten a holder
 	ReasonDraining         Reason = "DRAINING"           // the broker goes down, and no other is known
 	ReasonUnauthenticated  Reason = "UNAUTHENTICATED"
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
@@ -79,7 +80,8 @@ type BusyError struct{ RefusedError }
 func (e *BusyError) Unwrap() error { return &e.RefusedError }
 
 // UnavailableError says that no broker or no store answered in time (UNREACHABLE, STORE_UNAVAILABLE,
-// QUORUM_NOT_REACHED or DRAINING). Of calls other than an acquire, the outcome may be unknown.
+// QUORUM_NOT_REACHED or DRAINING), or that the store may have forgotten a holder and grants nobody a lock before
+// RetryAfter is over (STORE_HOLD_OFF). Of calls other than an acquire, the outcome may be unknown.
 type UnavailableError struct{ RefusedError }
 
 // Unwrap gives the RefusedError.
@@ -147,7 +149,7 @@ func refusedError(refusal *locktable.Refusal) error {
 	switch refused.Reason {
 	case ReasonLockHeld, ReasonWaitTimeout, ReasonLimitMismatch:
 		return &BusyError{refused}
-	case ReasonUnreachable, ReasonStoreUnavailable, ReasonQuorumNotReached, ReasonDraining:
+	case ReasonUnreachable, ReasonStoreUnavailable, ReasonQuorumNotReached, ReasonStoreHoldOff, ReasonDraining:
 		return &UnavailableError{refused}
 	case ReasonInvalidArgument:
 		return &InvalidRequestError{refused}

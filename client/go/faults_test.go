@@ -279,3 +279,16 @@ func TestNoGoroutineIsLeft(t *testing.T) { // not parallel
 	_ = dl.Close()
 	fakebroker.Eventually(t, "the end of all goroutines", func() bool { return count() == 0 })
 }
+
+func TestHoldOff(t *testing.T) {
+	t.Parallel()
+	broker := fakebroker.New(t)
+	broker.OnAcquire = func(s *fakebroker.Session, command *pb.SessionCommand) {
+		s.Reject(command.Id, &pb.Refusal{
+			Reason: pb.RefusalReason_REFUSAL_REASON_STORE_HOLD_OFF, Message: "why", RetryAfter: durationpb.New(time.Minute)})
+	}
+	_, err := dial(t, broker.Address).Lock(background, "k", distlock.Try())
+	var unavailable *distlock.UnavailableError
+	check(t, errors.As(err, &unavailable) && unavailable.Reason == distlock.ReasonStoreHoldOff &&
+		unavailable.RetryAfter == time.Minute, "%v", err)
+}

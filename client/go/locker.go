@@ -57,8 +57,8 @@ var forever = option(func(r *request) { r.wait = locktable.Forever })
 
 func mayPass(reason Reason) bool {
 	switch reason {
-	case ReasonUnreachable, ReasonStoreUnavailable, ReasonQuorumNotReached, ReasonDraining, ReasonQuotaExceeded,
-		ReasonStoreFull, ReasonLeaseLost:
+	case ReasonUnreachable, ReasonStoreUnavailable, ReasonQuorumNotReached, ReasonStoreHoldOff, ReasonDraining,
+		ReasonQuotaExceeded, ReasonStoreFull, ReasonLeaseLost:
 		return true
 	}
 	return false

@@ -88,7 +88,11 @@ if fits(h, me) then
 end
 if keeper and keeper ~= broker then publish(keeper, 'recall') end
 local left = left_ms(h)
-if wait == '0' then return show(h, left, {HELD, NOW, left, length}) end
+if wait == '0' then
+  -- Holders whom it could join are not what keeps it out.
+  if now < held_off_until and has_room(h, me) then return {HELD, NOW, left, length} end
+  return show(h, left, {HELD, NOW, left, length})
+end
 
 local dead, since, limit, entry = {}, NOW, tonumber(max_waiters), nil
 if place then

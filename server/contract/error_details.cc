@@ -61,6 +61,7 @@ absl::StatusCode CodeOf(RefusalReason reason) {
     case RefusalReason::kStoreFull:
       return absl::StatusCode::kResourceExhausted;
     case RefusalReason::kStoreUnavailable:
+    case RefusalReason::kStoreHoldOff:
     case RefusalReason::kQuorumNotReached:
     case RefusalReason::kDraining:
       return absl::StatusCode::kUnavailable;

@@ -92,6 +92,10 @@ std::string MessageOf(const core::Refused& refused, const std::string& lock) {
     case RefusalReason::kStoreUnavailable:
       return absl::StrCat("the store cannot serve ", lock, " now", because,
                           "; retry. An acquire refused so holds nothing; a lease lasts as long as its valid_for");
+    case RefusalReason::kStoreHoldOff:
+      return absl::StrCat("nobody is newly granted ", lock, QueueNote(refused.queue_length),
+                          ": the store was restarted, failed over, or is new, and may have forgotten who holds it "
+                          "(hold-off); retry when that is over, or set max_wait to wait in the queue");
     case RefusalReason::kQuorumNotReached:
       return absl::StrCat("too few stores confirmed ", lock, because, "; nothing is held, retry later");
     case RefusalReason::kDraining:
@@ -104,8 +108,8 @@ std::string MessageOf(const core::Refused& refused, const std::string& lock) {
 }
 
 bool IsUnavailable(RefusalReason reason) {
-  return reason == RefusalReason::kStoreUnavailable || reason == RefusalReason::kQuorumNotReached ||
-         reason == RefusalReason::kDraining;
+  return reason == RefusalReason::kStoreUnavailable || reason == RefusalReason::kStoreHoldOff ||
+         reason == RefusalReason::kQuorumNotReached || reason == RefusalReason::kDraining;
 }
 
 }  // namespace

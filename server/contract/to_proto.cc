@@ -91,7 +91,7 @@ google::protobuf::Timestamp ToProto(core::StoreTime time) {
 
 // The contract numbers its reasons in the core's order, from 1.
 static_assert(v1::REFUSAL_REASON_LOCK_HELD == static_cast<int>(core::RefusalReason::kLockHeld) + 1);
-static_assert(v1::REFUSAL_REASON_CANCELLED == static_cast<int>(core::RefusalReason::kCancelled) + 1);
+static_assert(v1::REFUSAL_REASON_STORE_HOLD_OFF == static_cast<int>(core::RefusalReason::kStoreHoldOff) + 1);
 static_assert(v1::LOST_REASON_MOVED == static_cast<int>(core::LostReason::kMoved) + 1);
 
 v1::RefusalReason ReasonOf(core::RefusalReason reason) {

@@ -25,6 +25,14 @@ std::string WhyNot(const Want& has, const Want& wants) {
   return "it is held in another mode, or with other permits, under this owner; take it again as it is held";
 }
 
+Refused HeldOff(Duration left, uint32_t queue_length = 0) {
+  return {.reason = RefusalReason::kStoreHoldOff,
+          .cause = {},
+          .retry_after = left,
+          .holders = {},
+          .queue_length = queue_length};
+}
+
 }  // namespace
 
 Caller Waiters::CallerOf(const Acquire& in) const {
@@ -60,7 +68,7 @@ void Waiters::Join(Waiter& waiter, const Acquire& in) {
   if (waiter.queued) {
     const LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
     TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders),
-                     static_cast<uint32_t>(queue.waiters.size()));
+                     static_cast<uint32_t>(queue.waiters.size()), queue.held_off_until - core_.now);
   }
   Arm(waiter);
 }
@@ -208,6 +216,7 @@ Refused Waiters::WhyItEnds(const Caller& caller, const LockName& name, bool answ
   const bool store_is_well = core_.store_up && trouble.empty();
   if (core_.now >= caller.deadline && !caller.one_try && (answered || store_is_well)) {
     const LocalQueue* const queue = to_.queues.Find(name);
+    if (queue != nullptr && queue->held_off_until > core_.now) return HeldOff(queue->held_off_until - core_.now);
     return Refused{.reason = RefusalReason::kWaitTimeout,
                    .cause = {},
                    .holders = queue == nullptr ? HolderList() : HolderList(queue->holders)};
@@ -271,12 +280,13 @@ bool Waiters::RefuseOverdue(Waiter& waiter) {
 }
 
 bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
-                               uint32_t queue_length) {
+                               uint32_t queue_length, Duration held_off) {
   const Duration left = look_in.value_or(Duration::zero());
   std::optional<HolderList> shown;  // one list for all of them, if there are any
   return TurnAway(
       waiter, [](const Caller& caller) { return caller.one_try; },
       [&](const Caller&) {
+        if (held_off > Duration::zero()) return HeldOff(held_off, queue_length);
         if (!shown) shown = HolderList(holders);
         return Refused{.reason = RefusalReason::kLockHeld,
                        .cause = {},

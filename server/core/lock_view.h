@@ -19,6 +19,7 @@ struct LockView {
   uint32_t holder_count = 0;  // all of them; a block is none
   uint64_t last_token = 0;
   uint32_t queue_length = 0;
+  Duration held_off{};  // so long the store grants nobody new a lock, since it may have forgotten a holder
   struct WaiterView {
     OwnerId owner{};
     std::string broker_id;

@@ -85,6 +85,7 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done->slot_was_gone) return RejoinAll(queue);
   queue.seen_as_of = done->as_of;
   queue.seen_sent = op.sent;
+  queue.held_off_until = done->held_off > Duration::zero() ? core_.now + done->held_off : Instant{};
   if (done->more) return Tend(queue);
   const bool same =
       done->holders.size() == 1 && queue.holders.size() == 1 && done->holders[0].owner == queue.holders[0].owner;

@@ -25,6 +25,7 @@ struct LocalQueue : Timed {
   LockName name;
   absl::btree_map<uint64_t, Waiter*> waiters;  // by place: the preferred first, else in order of arrival here
   std::vector<HolderView> holders;             // as last seen, for those who time out
+  Instant held_off_until{};                    // as last seen: no holder is in the way, but the store's hold-off
   bool only_exclusive = true;                  // no waiter here has ever wanted it in another mode
   uint64_t asked_from = 0;                     // the next tend asks for the waiters from this place on, after the first
   uint64_t seen_as_of = 0;                     // of the last answer that all of them wait, but for the holder

@@ -281,19 +281,22 @@ struct AcquireGranted {
 };
 
 // `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,
-// or, with none, at once, since the lock is free.
+// or, with none, at once, since the lock is free. `held_off`: no holder is in the way; the store grants nobody new a
+// lock for so long, since it may have forgotten one; zero: that is not why.
 struct AcquireQueued {
   uint32_t position = 0;  // waiters ahead
   std::vector<HolderView> holders;
   uint32_t queue_length = 0;
   std::optional<Duration> left;
   uint64_t as_of = 0;  // grants of this lock under a greater token came later than this answer
+  Duration held_off{};
 };
 
 struct AcquireHeld {
   std::vector<HolderView> holders;
   uint32_t queue_length = 0;
   std::optional<Duration> left;
+  Duration held_off{};
 };
 
 // Its holders have it in a mode, or out of a limit, that does not mix with what was wanted; nothing was done.
@@ -342,6 +345,7 @@ struct TendDone {
   std::vector<HolderView> holders;
   std::optional<Duration> left;  // as in AcquireQueued
   uint64_t as_of = 0;            // as in AcquireQueued
+  Duration held_off{};           // as in AcquireQueued
 };
 
 struct WatchDone {

@@ -88,8 +88,9 @@ enum class RefusalReason : uint8_t {
   kUnauthenticated,
   kPermissionDenied,
   kCancelled,
+  kStoreHoldOff,
 };
-inline constexpr int kRefusalReasonCount = 16;
+inline constexpr int kRefusalReasonCount = 17;
 inline constexpr int kLostReasonCount = 6;
 
 // How a lock is taken: by one holder, by many readers, or `permits` out of `limit` by many.

@@ -194,7 +194,8 @@ void Waiters::OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
     if (!held->holders.empty() && held->holders.front().lingers && AskOnceMore(waiter, op.sent)) return;
-    if (!TurnAwayOneTries(waiter, held->holders, LookIn(held->left, held->holders), held->queue_length)) return;
+    const std::optional<Duration> look_in = LookIn(held->left, held->holders);
+    if (!TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
     return RetryLater(waiter, "another session has sent the same request_id");
   }
@@ -257,9 +258,10 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
     const Instant end = core_.now + std::max<Duration>(*look_in, Duration::zero()) + kExpirySlack;
     if (queue.op == 0 && end < queue.at) core_.Arm(queue, end);
     queue.holders = queued.holders;
+    queue.held_off_until = queued.held_off > Duration::zero() ? core_.now + queued.held_off : Instant{};
   }
   HurryOtherTries(waiter, queued.holders);
-  if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length)) Arm(waiter);
+  if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
 }
 
 void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {

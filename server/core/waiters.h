@@ -122,7 +122,7 @@ class Waiters {
   void TellRefused(const Waiter& waiter, const Caller& caller, Refused refused);
   bool RefuseOverdue(Waiter& waiter);
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
-                        uint32_t queue_length);
+                        uint32_t queue_length, Duration held_off);
 
   CoreContext& core_;
   const Neighbours to_;

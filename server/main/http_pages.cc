@@ -54,6 +54,22 @@ std::string NotReady(const rpc::Server& server) {
   return "";
 }
 
+// Why nobody would be granted a lock that is free.
+std::string NotGranting(const rpc::Server& server) {
+  const v1::GetStatusResponse status = server.Status();
+  if (!status.store_refusal().empty()) return absl::StrCat("the store takes no writes: ", status.store_refusal());
+  int counting = 0;
+  int held_off = 0;
+  bool independent = false;
+  for (const v1::StoreNode& node : status.store_nodes()) {
+    independent |= node.independent();
+    counting += node.state() == v1::STORE_NODE_STATE_UP && node.not_counted().empty() ? 1 : 0;
+    held_off += node.state() == v1::STORE_NODE_STATE_HELD_OFF ? 1 : 0;
+  }
+  if (held_off == 0 || (independent && counting > status.store_nodes_size() / 2)) return "";
+  return "hold-off: the store may have forgotten holders, and nobody is newly granted a lock until it is over";
+}
+
 }  // namespace
 
 ops::HttpHandlers HttpPages::Handlers() {
@@ -72,6 +88,11 @@ ops::HttpHandlers HttpPages::Handlers() {
               [this] {
                 const Serving* at = serving();
                 return at == nullptr ? std::string("waiting for the store") : NotReady(at->server);
+              },
+          .not_granting =
+              [this] {
+                const Serving* at = serving();
+                return at == nullptr ? std::string() : NotGranting(at->server);
               },
           .page =
               [this](const std::string& query) {

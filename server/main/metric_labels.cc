@@ -39,6 +39,8 @@ ops::RefusalReason LabelOf(core::RefusalReason value) {
       return ops::RefusalReason::kPermissionDenied;
     case core::RefusalReason::kCancelled:
       return ops::RefusalReason::kCancelled;
+    case core::RefusalReason::kStoreHoldOff:
+      return ops::RefusalReason::kStoreHoldOff;
   }
   std::abort();
 }

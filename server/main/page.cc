@@ -61,6 +61,7 @@ absl::StatusOr<v1::ListLocksResponse> Listed(const PageSource& source, const web
   if (!page.ok()) return page.status();
   v1::ListLocksResponse list;
   list.set_next_page_token(page->next_page_token);
+  if (page->held_off > core::Duration::zero()) *list.mutable_hold_off() = contract::ToProto(page->held_off);
   for (const store::LockView& view : page->locks) {
     v1::LockInfo lock = contract::ListedLockOf(view);
     if (lock.holders_size() == 0 && !lock.has_block() && lock.queue_length() == 0) continue;

@@ -226,9 +226,34 @@ void Recorder::OnFolderMade(const std::string& folder) {
   ops::Info("made the folder of a unix socket, which was not there", {{"folder", folder}});
 }
 
+// One line when a hold-off begins and one when it ends, so that nobody wonders why a free lock is not granted.
+void Recorder::LogHoldOff(const store::NodeStatus& node) {
+  using State = store::NodeStatus::State;
+  if (node.state == State::kHeldOff && held_off_.insert(node.number).second) {
+    const char* const what =
+        node.independent ? "hold-off begins: the votes of this server do not count; with too few of them nobody "
+                           "is newly granted a lock"
+                         : "hold-off begins: nobody is newly granted a lock; holders keep theirs";
+    const std::string left =
+        node.hold_off_left ? absl::FormatDuration(absl::FromChrono(*node.hold_off_left)) : "not known yet";
+    ops::Warn(what, {{"server", node.address},
+                     {"for", left},
+                     {"cause",
+                      "it was restarted, failed over, or is new, and may have forgotten locks whose holders "
+                      "still believe"},
+                     {"if_nobody_can_hold_a_lock_yet",
+                      node.independent ? "start once with --quorum-new" : "start once with --failover-hold-off 0"}});
+  }
+  if (node.state == State::kUp && held_off_.erase(node.number) > 0) {
+    ops::Info("hold-off ends: locks are granted again", {{"server", node.address}});
+  }
+  if (node.gone) held_off_.erase(node.number);
+}
+
 void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   std::lock_guard lock(mu_);
   store::NodeStatus& node = nodes_[status.number];
+  LogHoldOff(status);
   if (status.primary_changes > node.primary_changes) {
     metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - node.primary_changes));
   }
@@ -251,6 +276,8 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   }
   for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
   metrics_.store_hold_off_seconds.Set(hold_off);
+  const bool any_up = in_state.size() > 1 && in_state[1] + in_state[2] > 0;
+  metrics_.store_writable.Set(any_up && store::WhyNoWrites(Nodes()).empty() ? 1 : 0);
   metrics_.quorum_nodes_counted.Set(counted);
   metrics_.store_clock_skew_seconds.Set(Seconds(skew));
   metrics_.store_clock_slew_ppm.Set(static_cast<double>(slew));
@@ -259,6 +286,10 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
 
 std::vector<store::NodeStatus> Recorder::StoreNodes() {
   std::lock_guard lock(mu_);
+  return Nodes();
+}
+
+std::vector<store::NodeStatus> Recorder::Nodes() const {
   std::vector<store::NodeStatus> nodes;
   for (const auto& [number, node] : nodes_) nodes.push_back(node);
   return nodes;

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,7 +74,9 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
 
  private:
   bool AllUp() const;
+  std::vector<store::NodeStatus> Nodes() const;
   void LogLost(const core::Fact& fact);
+  void LogHoldOff(const store::NodeStatus& node);
   static void LogHeldBack(std::optional<uint64_t> lost, std::optional<uint64_t> lapsed);
 
   ops::Metrics& metrics_;
@@ -90,6 +93,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   std::vector<bool> up_;
   bool was_up_ = false;
   std::map<int, store::NodeStatus> nodes_;  // by number
+  std::set<int> held_off_;                  // numbers of servers whose hold-off was logged
   rpc::Server* server_ = nullptr;
 };
 

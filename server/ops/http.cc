@@ -126,7 +126,11 @@ void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   if (request.path == "/healthz") {
     return Answer(*exchange, Judged(handlers_.not_alive ? handlers_.not_alive() : "", "alive\n"));
   }
-  if (request.path == "/readyz") return Answer(*exchange, Judged(handlers_.not_ready(), "ready\n"));
+  if (request.path == "/readyz") {
+    std::string problem = handlers_.not_ready();
+    if (problem.empty() && request.query == "grants=1" && handlers_.not_granting) problem = handlers_.not_granting();
+    return Answer(*exchange, Judged(problem, "ready\n"));
+  }
   for (const File& file : kFiles) {
     if (file.path != request.path) continue;
     return Answer(*exchange, {.type = std::string(file.type), .body = std::string(file.text), .headers = {}});

@@ -2,7 +2,8 @@
 //
 // The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /, which asks /page.json. GET and HEAD
 // only. Owned by main. It starts its own threads, which call the handlers: these must be thread-safe, and outlive the
-// server. `not_ready` must be quick; the others run on a thread of their own, so that no probe waits for them.
+// server. `not_ready` and `not_granting` must be quick; the others run on a thread of their own, so that no probe waits
+// for them.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +25,7 @@ struct HttpHandlers {
   std::function<std::string()> metrics;                       // Prometheus text
   std::function<std::string()> not_alive;                     // why it must be restarted, in one line; "": it need not
   std::function<std::string()> not_ready;                     // why the broker is not ready, in one line; "" when it is
+  std::function<std::string()> not_granting;                  // ready, but why it would grant no lock; "" when it would
   std::function<std::string(const std::string& query)> page;  // JSON for page/page.js; `query` as it came
 };
 

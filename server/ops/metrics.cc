@@ -15,7 +15,7 @@ using Buckets = prometheus::Histogram::BucketBoundaries;
 constexpr std::string_view kRefusalReasons[] = {
     "lock_held",        "wait_timeout",    "lease_lost",        "not_holder", "limit_mismatch",    "foreign_key",
     "invalid_argument", "not_supported",   "quota_exceeded",    "store_full", "store_unavailable", "quorum_not_reached",
-    "draining",         "unauthenticated", "permission_denied", "cancelled"};
+    "draining",         "unauthenticated", "permission_denied", "cancelled",  "store_hold_off"};
 constexpr std::string_view kLostReasons[] = {"expired", "taken", "forced", "max_hold", "drained"};
 constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "disconnected", "given_back", "moved"};
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
@@ -46,7 +46,7 @@ template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
   return names.size() == static_cast<size_t>(last) + 1;
 }
-static_assert(EndsWith(kRefusalReasons, RefusalReason::kCancelled));
+static_assert(EndsWith(kRefusalReasons, RefusalReason::kStoreHoldOff));
 static_assert(EndsWith(kLostReasons, LostReason::kDrained));
 static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kMoved));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
@@ -206,6 +206,9 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
                                                     "Files read again, by outcome and unit.", "outcome",
                                                     kReloadOutcomes, "unit", kReloadParts)),
       store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),
+      store_writable(Level(registry_, "distlock_store_writable",
+                           "1 when the store takes writes, as it must to grant a lock; 0 while it answers and refuses "
+                           "them, or is down.")),
       store_hold_off_seconds(Level(registry_, "distlock_store_hold_off_seconds",
                                    "For how long the store still grants nobody a lock newly; +Inf while its end is not "
                                    "known.")),

@@ -39,7 +39,8 @@ enum class RefusalReason {
   kDraining,
   kUnauthenticated,
   kPermissionDenied,
-  kCancelled
+  kCancelled,
+  kStoreHoldOff
 };
 enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
 
@@ -234,6 +235,7 @@ class Metrics {
 
   // Store
   Gauge& store_up;
+  Gauge& store_writable;
   Gauge& store_hold_off_seconds;
   Gauge& store_keys;
   prometheus::Counter& store_primary_changes;

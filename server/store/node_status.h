@@ -25,6 +25,7 @@ struct NodeStatus {
   std::string address;  // host:port, or the path of its socket
   State state = State::kDown;
   std::string problem;  // why it is down
+  std::string refusal;  // up, but it refuses writes: its words, such as "NOREPLICAS Not enough good replicas to write"
   std::string role;     // as the server says it: "master" or "slave"
   std::string version;
   std::string identity;  // 8 hex digits that another run, or another primary, does not share; "" before it was up
@@ -42,5 +43,20 @@ struct NodeStatus {
   std::optional<uint64_t> keys;  // of the store's database, whoever wrote them; nullopt: not known yet
   uint64_t primary_changes = 0;  // to another run of the server, or to another server
 };
+
+// Why the store takes no writes, so that nobody is granted a lock, although it answers; "": it takes them. Of
+// independent servers most are enough.
+inline std::string WhyNoWrites(const std::vector<NodeStatus>& nodes) {
+  size_t taking = 0;
+  bool independent = false;
+  std::string why;
+  for (const NodeStatus& node : nodes) {
+    independent |= node.independent;
+    if (node.state == NodeStatus::State::kDown) continue;
+    taking += node.refusal.empty() ? 1 : 0;
+    if (why.empty() && !node.refusal.empty()) why = node.address + ": " + node.refusal;
+  }
+  return independent && taking > nodes.size() / 2 ? "" : why;
+}
 
 }  // namespace distlock::store

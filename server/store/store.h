@@ -29,6 +29,7 @@ struct LockPage {
   std::vector<LockView>
       locks;  // without waiters, with at most kMaxListedHolders holders each; holder_count is complete
   std::string next_page_token;  // "" = the end
+  core::Duration held_off{};    // as in LockView
 };
 
 // Implemented by the shard. Called on the loop thread.

@@ -33,6 +33,7 @@ inline constexpr ReasonRow kReasonRows[] = {
     {v1::REFUSAL_REASON_STORE_UNAVAILABLE, 503, true},
     {v1::REFUSAL_REASON_QUORUM_NOT_REACHED, 503, true},
     {v1::REFUSAL_REASON_DRAINING, 503, true},
+    {v1::REFUSAL_REASON_STORE_HOLD_OFF, 503, true},
     {v1::REFUSAL_REASON_STORE_FULL, 507, false},
     // The client that could read it has left.
     {v1::REFUSAL_REASON_CANCELLED, 503, true},

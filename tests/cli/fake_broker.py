@@ -44,6 +44,8 @@ class FakeBroker(Look, Together):
         self.refusal = None  # (reason, message, fields) for every acquire
         self.store_up = True
         self.store_nodes = []
+        self.store_refusal = ""
+        self.hold_off_s = 0  # nobody new is granted a lock for so long, as its answers say
         self.broker_id = uuid.uuid4().hex[:16]
         self.drained_with = None
         self.on_drain = None
@@ -347,6 +349,7 @@ class FakeBroker(Look, Together):
         response.store_state = v1.STORE_STATE_UP if self.store_up else v1.STORE_STATE_DOWN
         response.store_problem = "" if self.store_up else "connection refused"
         response.store_nodes.extend(self.store_nodes)
+        response.store_refusal = self.store_refusal
         response.wait_replicas = 1 if self.store_nodes else 0
         return response
 

@@ -35,7 +35,13 @@ class Look:
 
     def _get_lock(self, request, _):
         with self.lock:
-            return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
+            response = self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
+        self._add_hold_off(response)
+        return response
+
+    def _add_hold_off(self, response):
+        if self.hold_off_s:
+            response.hold_off.FromSeconds(self.hold_off_s)
 
     def _watch_lock(self, request, context):
         told, self.watches = None, self.watches + 1
@@ -95,6 +101,7 @@ class Look:
             start = int(request.page_token or -100)
             response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[max(start, 0):start + 100]])
             response.next_page_token = str(start + 100) if start + 100 < len(names) else ""
+            self._add_hold_off(response)
             return response
 
     def _list_sessions(self, request, _):

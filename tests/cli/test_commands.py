@@ -198,7 +198,7 @@ class TestShowAndLs:
         assert "\n  waiter 1 eve  exclusive  since 20" in text
         [lock] = ctl.json("show", "k")
         assert list(lock) == ["namespace", "key", "token", "queue_length", "holder_count", "limit", "free", "block",
-                              "holders", "waiters"]
+                              "hold_off_ms", "holders", "waiters"]
         assert lock["block"] is None and "blocked" not in lock["holders"][0]
         assert lock["holders"][0]["owner"] == "bob" and lock["holders"][0]["metadata"] == {"why": "test"}
         assert lock["waiters"][0]["owner"] == "eve" and lock["waiters"][0]["since"].startswith("20")
@@ -267,7 +267,8 @@ replica   10.0.0.8:6379, online, lag 1s
         [status] = ctl.json("status")
         assert status["wait_replicas"] == 1
         assert status["store_nodes"] == [{
-            "address": "10.0.0.7:6379", "state": "held_off", "problem": "", "role": "master", "version": "7.2.4",
+            "address": "10.0.0.7:6379", "state": "held_off", "problem": "", "refusal": "", "role": "master",
+            "version": "7.2.4",
             "identity": "1a2b3c4d", "epoch": 3, "guard": "min-replicas", "hold_off_left_ms": 12000,
             "replicas": [{"address": "10.0.0.8:6379", "online": True, "lag_ms": 1000}], "primary_changes": 2}]
 

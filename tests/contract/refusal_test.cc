@@ -39,6 +39,7 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
       {RefusalReason::kStoreFull, "STORE_FULL", absl::StatusCode::kResourceExhausted, "maxmemory"},
       {RefusalReason::kStoreUnavailable, "STORE_UNAVAILABLE", absl::StatusCode::kUnavailable,
        "retry. An acquire refused so holds nothing"},
+      {RefusalReason::kStoreHoldOff, "STORE_HOLD_OFF", absl::StatusCode::kUnavailable, "hold-off"},
       {RefusalReason::kQuorumNotReached, "QUORUM_NOT_REACHED", absl::StatusCode::kUnavailable, "retry later"},
       {RefusalReason::kDraining, "DRAINING", absl::StatusCode::kUnavailable, "ask another one"},
       {RefusalReason::kUnauthenticated, "UNAUTHENTICATED", absl::StatusCode::kUnauthenticated, "the cause"},

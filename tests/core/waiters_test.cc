@@ -38,6 +38,47 @@ TEST(Acquire, OneTryOnAHeldLockNamesTheHolderAndLeavesNothing) {
   EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
+TEST(Acquire, OneTryDuringAHoldOffIsToldOfIt) {
+  OneSession t;
+  auto want = t.Want(1, 7, "a", 1);
+  want.max_wait = Duration::zero();
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireHeld{.queue_length = 2, .left = seconds(1), .held_off = seconds(38)});
+  const auto refused = t.Event<Refused>(1, 7);
+  EXPECT_EQ(refused.reason, RefusalReason::kStoreHoldOff);
+  EXPECT_EQ(refused.retry_after, seconds(38));
+  EXPECT_EQ(refused.queue_length, 2u);
+}
+
+TEST(Acquire, AWaitThatEndsDuringAHoldOffIsToldOfIt) {
+  OneSession t(SessionKind::kHold);
+  auto want = t.Want(1, 7, "a", 1);
+  want.max_wait = seconds(20);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{.left = seconds(38), .held_off = seconds(38)});
+  t.Pass(seconds(20) - Duration(1));
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  t.Pass(Duration(1));
+  const auto refused = t.Event<Refused>(1, 7);
+  EXPECT_EQ(refused.reason, RefusalReason::kStoreHoldOff);
+  EXPECT_EQ(refused.retry_after, seconds(18));
+  EXPECT_EQ(refused.waited, seconds(20));
+}
+
+// A holder that was seen since is what the lock is waited for.
+TEST(Acquire, AWaitThatOutlastsAHoldOffTimesOut) {
+  OneSession t(SessionKind::kHold);
+  auto want = t.Want(1, 7, "a", 1);
+  want.max_wait = seconds(6);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{.left = seconds(5), .held_off = seconds(38)});
+  t.Pass(seconds(5) + milliseconds(20));
+  const HolderView other{.owner = Owner(9), .token = 5, .time_left = seconds(9)};
+  t.Reply(t.Take<StoreTend>().op, TendDone{.holders = {other}, .left = seconds(9)});
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kWaitTimeout);
+}
+
 TEST(Acquire, AReplyAtOrAfterTheDeadlineGrantsNothingAndIsGivenBack) {
   OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));

@@ -2,11 +2,12 @@
 """--failover-hold-off with a store without persistence: who held a lock before it was killed may believe in it for a
 while, so nobody else is granted it meanwhile."""
 import shutil
+import subprocess
 
 import pytest
 
 from client import api, boot_now, failure, seconds
-from faults import Holder, waiter
+from faults import DISTLOCKCTL, Holder, waiter
 from harness import eventually
 
 MAX_TTL_S = 4
@@ -154,5 +155,46 @@ def test_an_address_with_a_replica_behind_it_is_one_that_fails_over(world):
     primary.kill()
     replica.command("REPLICAOF", "NO", "ONE")
     after = world.client(world.distlockd(replica.url, name="after").url)
-    assert failure(after.acquire, after.spec("free", 0, ttl=5)).reason == "LOCK_HELD", "it may have been forgotten"
+    assert failure(after.acquire, after.spec("free", 0, ttl=5)).reason == "STORE_HOLD_OFF"
     assert any(seconds(node.hold_off_left) > 30 for node in after.status().store_nodes)
+
+
+def ctl(daemon, *args):
+    return subprocess.run([DISTLOCKCTL, *args], env={"DISTLOCK_SERVER": daemon.url, "PATH": "/usr/bin:/bin"},
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_hold_off_is_an_outcome_of_its_own(world):
+    """A cron job that is skipped for it must be told from one that another machine runs."""
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, "--failover-hold-off", "30s")
+    client = world.client(daemon.url)
+    one_try = failure(client.acquire, client.spec("k", 0))
+    assert (one_try.code.name, one_try.reason) == ("UNAVAILABLE", "STORE_HOLD_OFF"), one_try
+    assert 10 < one_try.retry_after <= 30 and "hold-off" in one_try.message, one_try
+    assert failure(client.acquire, client.spec("k", 0.2)).reason == "STORE_HOLD_OFF"
+    quiet = ctl(daemon, "run", "k", "-n", "-q", "-E", "0", "true")
+    assert quiet.returncode == 69 and "STORE_HOLD_OFF" in quiet.stderr and "retry after" in quiet.stderr, quiet
+    shown = ctl(daemon, "show", "k").stdout
+    assert "held off, 0 waiting" in shown and "nobody is newly granted a lock for another" in shown, shown
+    assert "nobody is newly granted a lock" in ctl(daemon, "ls").stderr
+    assert "! nobody is newly granted a lock" in ctl(daemon, "top", "--once").stdout
+    assert daemon.log().count("hold-off begins") == 1 and "--failover-hold-off 0" in daemon.log()
+    code, why = daemon.get("/readyz?grants=1")
+    assert code == 503 and "hold-off" in why and daemon.get("/readyz")[0] == 200, why
+
+
+def test_a_lock_that_is_held_is_told_as_held_during_a_hold_off(world):
+    redis = world.redis()
+    before = world.distlockd(redis.url, "--failover-hold-off", "0", name="before")
+    assert Holder(world.client(before.url), "session", ttl=20).granted()
+    daemon = world.distlockd(redis.url, "--failover-hold-off", "30s")
+    client = world.client(daemon.url)
+    assert failure(client.acquire, client.spec("k", 0)).reason == "LOCK_HELD"
+    assert failure(client.acquire, client.spec("free", 0)).reason == "STORE_HOLD_OFF"
+
+
+def test_the_end_of_a_hold_off_is_logged(world):
+    daemon = world.distlockd(world.redis().url, *FIXED)
+    eventually(lambda: "hold-off ends" in daemon.log(), "the line")
+    assert daemon.log().count("hold-off begins") == daemon.log().count("hold-off ends") == 1

@@ -149,11 +149,17 @@ def store_full(world):
     return curl.acquire("k")
 
 
+def store_hold_off(world):
+    _, curl = face(world, "--failover-hold-off", "30s", url=world.redis().url)
+    return curl.acquire("k")
+
+
 ROWS = {"LOCK_HELD": lock_held, "WAIT_TIMEOUT": wait_timeout, "NOT_HOLDER": not_holder,
         "LIMIT_MISMATCH": limit_mismatch, "FOREIGN_KEY": foreign_key, "INVALID_ARGUMENT": invalid_argument,
         "UNAUTHENTICATED": unauthenticated, "PERMISSION_DENIED": permission_denied, "QUOTA_EXCEEDED": quota_exceeded,
         "NOT_SUPPORTED": not_supported, "STORE_UNAVAILABLE": store_unavailable,
-        "QUORUM_NOT_REACHED": quorum_not_reached, "DRAINING": draining, "STORE_FULL": store_full}
+        "QUORUM_NOT_REACHED": quorum_not_reached, "DRAINING": draining, "STORE_FULL": store_full,
+        "STORE_HOLD_OFF": store_hold_off}
 
 
 def test_every_reason_has_a_row_and_every_row_a_test():

@@ -28,6 +28,38 @@ def test_an_idle_broker_notices_a_store_that_hangs(world):
     eventually(lambda: daemon.get("/readyz")[0] == 200, "readyz 200")
 
 
+# The words of the server, and the commands that make it say them and stop it.
+SET = ("CONFIG", "SET")
+REFUSALS = {"NOREPLICAS": ((*SET, "min-replicas-to-write", "1"), (*SET, "min-replicas-to-write", "0")),
+            "OOM": ((*SET, "maxmemory", "1"), (*SET, "maxmemory", "0")),
+            "NOPERM": (("ACL", "SETUSER", "default", "-evalsha"), ("ACL", "SETUSER", "default", "+evalsha"))}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_a_quiet_broker_tells_of_a_store_that_refuses_writes(world, word):
+    begin, end = REFUSALS[word]
+    redis = world.redis()
+    daemon = world.distlockd(redis.url)
+    assert daemon.metric("distlock_store_writable") == 1 and daemon.get("/readyz?grants=1")[0] == 200
+    redis.command(*begin)
+    eventually(lambda: daemon.metric("distlock_store_writable") == 0, "the metric")
+    code, why = daemon.get("/readyz?grants=1")
+    assert code == 503 and word in why and "script:" not in why, why
+    assert daemon.get("/readyz")[0] == 200 and daemon.metric("distlock_store_up") == 1
+    status = world.client(daemon.url).status()
+    assert word in status.store_refusal and word in status.store_nodes[0].refusal, status
+    redis.command(*end)
+    eventually(lambda: daemon.get("/readyz?grants=1")[0] == 200, "grants")
+    assert not world.client(daemon.url).status().store_refusal
+
+
+def test_a_broker_without_a_census_tells_of_it_at_its_start(world):
+    redis = world.redis()
+    redis.command("CONFIG", "SET", "maxmemory", "1")
+    daemon = world.distlockd(redis.url, "--failover-hold-off", "0")
+    eventually(lambda: daemon.metric("distlock_store_writable") == 0, "the metric")
+
+
 # ---- Who may drain and force-release ----
 
 def refused(client):

@@ -56,7 +56,8 @@ test('busy names the holders', async context => {
 });
 
 for (const [reason, kind] of Object.entries({WAIT_TIMEOUT: BusyError, LIMIT_MISMATCH: BusyError,
-  STORE_UNAVAILABLE: UnavailableError, INVALID_ARGUMENT: InvalidRequestError, PERMISSION_DENIED: RefusedError,
+  STORE_UNAVAILABLE: UnavailableError, STORE_HOLD_OFF: UnavailableError,
+  INVALID_ARGUMENT: InvalidRequestError, PERMISSION_DENIED: RefusedError,
   QUOTA_EXCEEDED: RefusedError})) {
   test(`refused: ${reason}`, async context => {
     const {broker, connect} = await stand(context);

@@ -43,6 +43,7 @@ def test_busy_names_the_holders(broker, connect):
 
 @pytest.mark.parametrize("reason, kind", [
     ("WAIT_TIMEOUT", distlock.Busy), ("LIMIT_MISMATCH", distlock.Busy), ("STORE_UNAVAILABLE", distlock.Unavailable),
+    ("STORE_HOLD_OFF", distlock.Unavailable),
     ("INVALID_ARGUMENT", distlock.InvalidRequest), ("INVALID_ARGUMENT", ValueError),
     ("PERMISSION_DENIED", distlock.Refused), ("QUOTA_EXCEEDED", distlock.Refused)])
 def test_refusals(broker, connect, reason, kind):

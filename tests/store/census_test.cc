@@ -19,7 +19,7 @@ constexpr Duration kTtl = seconds(30);
 constexpr Instant kHere{std::chrono::hours(9)};  // the broker's clock
 constexpr int64_t kNow = 1'700'000'000'000'000;
 const core::OwnerId kOwner{7};
-const std::string kOpen = "9007199254740991;9007199254740991;0";
+const std::string kOpenText = "9007199254740991;9007199254740991;0";
 
 HoldOffOptions Auto(bool can_fail_over = true, int nodes = 0) {
   return {.kind = Kind::kAuto, .longest_ttl = kTtl, .nodes = nodes, .can_fail_over = can_fail_over};
@@ -124,12 +124,14 @@ TEST_F(CensusTest, OffHoldsNobodyOff) {
 }
 
 TEST_F(CensusTest, NobodyIsGrantedALockBeforeTheFirstCountNorUntilTheEnd) {
-  EXPECT_EQ(Told(census_), kOpen);
+  EXPECT_EQ(Told(census_), kOpenText);
   census_.Meet({.identity = "a:1"});
-  EXPECT_EQ(Told(census_), kOpen);
+  EXPECT_EQ(Told(census_), kOpenText);
   EXPECT_EQ(census_.Left(After({})), Duration::max());
+  EXPECT_EQ(census_.HeldOffUntil(kHere), kOpenEnd);
   census_.OnCount(Counted(seconds(1), {}), kHere);
   EXPECT_EQ(Told(census_), Argument({}, kTtl));
+  EXPECT_EQ(census_.HeldOffUntil(kHere), After(kTtl));
   EXPECT_EQ(census_.Left(After(seconds(1))), kTtl - seconds(1));
   census_.OnCount(Counted(kTtl - Duration(1000), {}), kHere);
   EXPECT_TRUE(census_.holds_off());
@@ -153,7 +155,7 @@ TEST_F(CensusTest, AReconnectToTheSameDataKeepsWhatIsKnownAndAnotherIdentityForg
   EXPECT_EQ(census_.Next(kHere).known_since, After({}));
   EXPECT_TRUE(census_.Confirms(kOwner));
   census_.Meet({.identity = "a:2"});
-  EXPECT_EQ(Told(census_), kOpen);
+  EXPECT_EQ(Told(census_), kOpenText);
   EXPECT_EQ(census_.Next(kHere).known_since, StoreTime{});
   EXPECT_FALSE(census_.Confirms(kOwner));
 }
@@ -165,13 +167,13 @@ TEST_F(CensusTest, WithReplicasItCountsFromTheCensusAfterTheyConfirmed) {
   census.OnReplicas(1);
   EXPECT_FALSE(census.Next(kHere).confirm) << "no marker was written that they could have confirmed";
   census.OnCount({.time = After({}), .since = {}, .hold_off = kTtl, .longest_ttl = kTtl}, kHere);
-  EXPECT_EQ(Told(census), kOpen);
+  EXPECT_EQ(Told(census), kOpenText);
   census.OnReplicas(0);
   EXPECT_TRUE(census.AwaitsReplicas());
   EXPECT_FALSE(census.Next(kHere).confirm);
   census.OnReplicas(1);
   EXPECT_TRUE(census.Next(kHere).confirm);
-  EXPECT_EQ(Told(census), kOpen) << "it counts from the next one";
+  EXPECT_EQ(Told(census), kOpenText) << "it counts from the next one";
   census.OnCount(Counted(seconds(5), seconds(5)), kHere);
   EXPECT_EQ(Told(census), Argument(seconds(5), seconds(5) + kTtl));
   census.Meet({.identity = "b:1", .replicas = 1});
@@ -254,7 +256,7 @@ TEST_F(CensusTest, WhatAllBrokersSayIsWrittenAtEachServer) {
 
 TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
   census_.Meet({.identity = "a:1", .aof_always = true});
-  EXPECT_EQ(Told(census_), kOpen) << "nobody has judged them yet";
+  EXPECT_EQ(Told(census_), kOpenText) << "nobody has judged them yet";
   census_.OnCount(Counted(seconds(1), {}, {}), kHere);
   EXPECT_FALSE(census_.holds_off());
   EXPECT_EQ(census_.guard(), Guard::kNothingForgotten);
@@ -279,7 +281,7 @@ TEST_F(CensusTest, DataThatWereDeletedAreHeldOffAnew) {
   EXPECT_FALSE(census_.OnCount(Counted(seconds(10), seconds(9)), kHere));
   EXPECT_FALSE(census_.Confirms(kOwner));
   EXPECT_TRUE(census_.OnCount({.time = After(seconds(11)), .hold_off = kTtl}, kHere)) << "others await replicas";
-  EXPECT_EQ(Told(census_), kOpen);
+  EXPECT_EQ(Told(census_), kOpenText);
   EXPECT_FALSE(census_.Confirms(kOwner));
 }
 
@@ -321,7 +323,7 @@ TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {
   EXPECT_EQ(census.Next(kHere + seconds(600)).hold_off, std::chrono::minutes(10) + seconds(12));
   EXPECT_EQ(census.Next(kHere + seconds(611)).hold_off, kTtl + seconds(12)) << "it has ended";
   census.Meet({.identity = "a:2"});
-  EXPECT_EQ(Told(census), kOpen) << "it may have been replaced";
+  EXPECT_EQ(Told(census), kOpenText) << "it may have been replaced";
 }
 
 TEST_F(CensusTest, TheMarkerTellsThatThereWereReplicas) {
@@ -355,7 +357,7 @@ TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {
   census_.OnCount(Counted(kTtl, {}), kHere);
   EXPECT_EQ(census_.ScriptArgument(kOwner, kHere + seconds(2)), "0");
   const Instant late = kHere + seconds(2) + Duration(1);
-  EXPECT_EQ(census_.ScriptArgument(kOwner, late), kOpen);
+  EXPECT_EQ(census_.ScriptArgument(kOwner, late), kOpenText);
   EXPECT_TRUE(census_.HoldsOff(late));
   EXPECT_FALSE(census_.holds_off()) << "by what was heard last";
   census_.OnSame(kHere + seconds(1));

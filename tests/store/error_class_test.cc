@@ -57,5 +57,13 @@ TEST(StoreError, SaysWhatRan) {
   for (const auto& c : cases) EXPECT_EQ(ClassifyError(c.text), c.meaning) << c.text;
 }
 
+TEST(ErrorClasses, ARefusalIsShownWithoutTheScript) {
+  EXPECT_EQ(RefusalText("NOREPLICAS Not enough good replicas to write. script: ab, on @user_script:9."),
+            "NOREPLICAS Not enough good replicas to write.");
+  EXPECT_EQ(RefusalText("NOPERM this user has no permissions"), "NOPERM this user has no permissions");
+  EXPECT_EQ(RefusalText("CLUSTERDOWN Hash slot not served"), "CLUSTERDOWN Hash slot not served");
+  EXPECT_EQ(RefusalText("MOVED 1 127.0.0.1:1"), "") << "the key is at another node";
+}
+
 }  // namespace
 }  // namespace distlock::store

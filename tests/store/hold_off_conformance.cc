@@ -27,12 +27,36 @@ TEST_P(StoreConformanceOfPrimaries, AServerThatIsNewGrantsNobodyALock) {
   ASSERT_TRUE(queued.left.has_value());
   EXPECT_GT(*queued.left, kHoldOff / 2);
   EXPECT_LE(*queued.left, kHoldOff);
+  EXPECT_EQ(queued.held_off, *queued.left);
   const auto held = AskFor<core::AcquireHeld>(a, 2, MakeAcquire(2, Lock("free"), Owner(2)));
   EXPECT_TRUE(held.holders.empty() && held.left.has_value());
+  EXPECT_GT(held.held_off, kHoldOff / 2);
+  EXPECT_LE(held.held_off, kHoldOff);
   const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k"), {Owner(1)}});
   EXPECT_TRUE(tended.holders.empty() && !tended.more && tended.left.has_value());
   Broker b = MakeBroker(With(kBrokerB, kHoldOff));
   AskFor<core::AcquireHeld>(b, 1, MakeAcquire(1, Lock("free"), Owner(5)));
+}
+
+// Of a lock that somebody has he is in the way, unless one could join him.
+TEST_P(StoreConformanceOfPrimaries, OnlyWhoWouldFitIsToldOfTheHoldOff) {
+  Broker before = MakeBroker(kBrokerB);  // without hold-offs
+  Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("written"), Owner(1)));
+  const auto reads = [](const char* key, uint8_t owner) {
+    core::StoreAcquire reader = MakeAcquire(0, Lock(key), Owner(owner));
+    reader.want.mode = core::Mode::kShared;
+    return reader;
+  };
+  Do<core::AcquireGranted>(before, reads("read", 2));
+  Broker a = MakeBroker(With(kBrokerA, kHoldOff));
+  for (const auto& [ask, is_held_off] : {std::pair(MakeAcquire(0, Lock("written"), Owner(3)), false),
+                                         {reads("written", 4), false},
+                                         {MakeAcquire(0, Lock("read"), Owner(5)), false},
+                                         {reads("read", 6), true}}) {
+    const auto held = Do<core::AcquireHeld>(a, ask);
+    EXPECT_EQ(held.held_off > core::Duration::zero(), is_held_off) << ask.name.escaped();
+    EXPECT_EQ(held.holders.empty(), is_held_off) << ask.name.escaped();
+  }
 }
 
 TEST_P(StoreConformanceOfOneServer, AServerThatIsNewGrantsNobodySeveralLocks) {

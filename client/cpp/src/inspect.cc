@@ -60,7 +60,9 @@ Result<LockInfo> Inspector::Look(const std::string& key, const std::string& lock
   const auto answer = internal::Call<v1::GetLockResponse>(
       *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->GetLock(args...); }, request);
   if (!answer.ok()) return answer.refusal();
-  return ToLockInfo(answer->lock());
+  LockInfo lock = ToLockInfo(answer->lock());
+  if (answer->has_hold_off()) lock.hold_off = wire::FromProto(answer->hold_off());
+  return lock;
 }
 
 Result<LockPage> Inspector::List(const std::string& key_prefix, const std::string& lock_namespace,
@@ -76,6 +78,7 @@ Result<LockPage> Inspector::List(const std::string& key_prefix, const std::strin
   LockPage page;
   for (const v1::LockInfo& lock : answer->locks()) page.locks.push_back(ToLockInfo(lock));
   page.next_page_token = answer->next_page_token();
+  if (answer->has_hold_off()) page.hold_off = wire::FromProto(answer->hold_off());
   return page;
 }
 

@@ -289,6 +289,7 @@ type GetStatusResponse struct {
 	Validity         *durationpb.Duration   `protobuf:"bytes,14,opt,name=validity,proto3" json:"validity,omitempty"`                                                   // the longest promise to a client
 	StoreNodes       []*StoreNode           `protobuf:"bytes,15,rep,name=store_nodes,json=storeNodes,proto3" json:"store_nodes,omitempty"`                             // the servers that take the broker's commands
 	WaitReplicas     int32                  `protobuf:"varint,16,opt,name=wait_replicas,json=waitReplicas,proto3" json:"wait_replicas,omitempty"`                      // so many replicas confirm each grant before it counts; 0: none is asked
+	StoreRefusal     string                 `protobuf:"bytes,20,opt,name=store_refusal,json=storeRefusal,proto3" json:"store_refusal,omitempty"`                       // up, and it takes no writes: why, such as NOREPLICAS or OOM; nobody is granted a lock
 	PolicyGeneration int64                  `protobuf:"varint,19,opt,name=policy_generation,json=policyGeneration,proto3" json:"policy_generation,omitempty"`          // counts what was read of policy, tokens and keys; 0: nobody's identity is asked for
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -436,6 +437,13 @@ func (x *GetStatusResponse) GetWaitReplicas() int32 {
 	return 0
 }
 
+func (x *GetStatusResponse) GetStoreRefusal() string {
+	if x != nil {
+		return x.StoreRefusal
+	}
+	return ""
+}
+
 func (x *GetStatusResponse) GetPolicyGeneration() int64 {
 	if x != nil {
 		return x.PolicyGeneration
@@ -461,6 +469,7 @@ type StoreNode struct {
 	NotCounted     string                 `protobuf:"bytes,13,opt,name=not_counted,json=notCounted,proto3" json:"not_counted,omitempty"`              // independent: why its votes do not count now; "": they do
 	// Of a quorum or a Cluster: by how much its clock is ahead of the median of all; unset: not known.
 	ClockSkew     *durationpb.Duration `protobuf:"bytes,14,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	Refusal       string               `protobuf:"bytes,15,opt,name=refusal,proto3" json:"refusal,omitempty"` // up, and it refuses this broker's writes: its words; "": it takes them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -591,6 +600,13 @@ func (x *StoreNode) GetClockSkew() *durationpb.Duration {
 		return x.ClockSkew
 	}
 	return nil
+}
+
+func (x *StoreNode) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
 }
 
 // A replica of a server of the store, as that server sees it.
@@ -1151,6 +1167,7 @@ type CheckAccessResponse struct {
 	Rule          string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`         // that decides; "": no rule allows it
 	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"` // whose rights these are
 	Rights        []*AccessRight         `protobuf:"bytes,4,rep,name=rights,proto3" json:"rights,omitempty"`     // all verbs that are allowed for something
+	Obstacle      string                 `protobuf:"bytes,5,opt,name=obstacle,proto3" json:"obstacle,omitempty"` // why the call is refused at this address, whatever the policy says; "": it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1211,6 +1228,13 @@ func (x *CheckAccessResponse) GetRights() []*AccessRight {
 		return x.Rights
 	}
 	return nil
+}
+
+func (x *CheckAccessResponse) GetObstacle() string {
+	if x != nil {
+		return x.Obstacle
+	}
+	return ""
 }
 
 // What one verb is allowed for.
@@ -1420,7 +1444,7 @@ var File_distlock_v1_admin_service_proto protoreflect.FileDescriptor
 const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fdistlock/v1/admin_service.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xa3\x05\n" +
+	"\x10GetStatusRequest\"\xc8\x05\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tbroker_id\x18\x02 \x01(\tR\bbrokerId\x129\n" +
@@ -1441,8 +1465,9 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\bvalidity\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\bvalidity\x127\n" +
 	"\vstore_nodes\x18\x0f \x03(\v2\x16.distlock.v1.StoreNodeR\n" +
 	"storeNodes\x12#\n" +
-	"\rwait_replicas\x18\x10 \x01(\x05R\fwaitReplicas\x12+\n" +
-	"\x11policy_generation\x18\x13 \x01(\x03R\x10policyGeneration\"\x84\x04\n" +
+	"\rwait_replicas\x18\x10 \x01(\x05R\fwaitReplicas\x12#\n" +
+	"\rstore_refusal\x18\x14 \x01(\tR\fstoreRefusal\x12+\n" +
+	"\x11policy_generation\x18\x13 \x01(\x03R\x10policyGeneration\"\x9e\x04\n" +
 	"\tStoreNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.distlock.v1.StoreNodeStateR\x05state\x12\x18\n" +
@@ -1460,7 +1485,8 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\vnot_counted\x18\r \x01(\tR\n" +
 	"notCounted\x128\n" +
 	"\n" +
-	"clock_skew\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\"m\n" +
+	"clock_skew\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12\x18\n" +
+	"\arefusal\x18\x0f \x01(\tR\arefusal\"m\n" +
 	"\fStoreReplica\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
 	"\x06online\x18\x02 \x01(\bR\x06online\x12+\n" +
@@ -1499,12 +1525,13 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
 	"\x06prefix\x18\x04 \x01(\bR\x06prefix\x12\x1c\n" +
-	"\tprincipal\x18\x05 \x01(\tR\tprincipal\"\x91\x01\n" +
+	"\tprincipal\x18\x05 \x01(\tR\tprincipal\"\xad\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1a\n" +
 	"\bidentity\x18\x03 \x01(\tR\bidentity\x120\n" +
-	"\x06rights\x18\x04 \x03(\v2\x18.distlock.v1.AccessRightR\x06rights\"Z\n" +
+	"\x06rights\x18\x04 \x03(\v2\x18.distlock.v1.AccessRightR\x06rights\x12\x1a\n" +
+	"\bobstacle\x18\x05 \x01(\tR\bobstacle\"Z\n" +
 	"\vAccessRight\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
 	"\x05locks\x18\x02 \x03(\tR\x05locks\x12!\n" +

@@ -231,6 +231,9 @@ const (
 	RefusalReason_REFUSAL_REASON_UNAUTHENTICATED    RefusalReason = 14 // UNAUTHENTICATED
 	RefusalReason_REFUSAL_REASON_PERMISSION_DENIED  RefusalReason = 15 // PERMISSION_DENIED
 	RefusalReason_REFUSAL_REASON_CANCELLED          RefusalReason = 16 // answer to CancelAcquire: the acquire was withdrawn and holds nothing
+	// No holder is known, but the store may have forgotten one when it was restarted, failed over, or was new: nobody is
+	// newly granted a lock before `retry_after` is over. Of one try, or when max_wait passed. UNAVAILABLE
+	RefusalReason_REFUSAL_REASON_STORE_HOLD_OFF RefusalReason = 17
 )
 
 // Enum value maps for RefusalReason.
@@ -253,6 +256,7 @@ var (
 		14: "REFUSAL_REASON_UNAUTHENTICATED",
 		15: "REFUSAL_REASON_PERMISSION_DENIED",
 		16: "REFUSAL_REASON_CANCELLED",
+		17: "REFUSAL_REASON_STORE_HOLD_OFF",
 	}
 	RefusalReason_value = map[string]int32{
 		"REFUSAL_REASON_UNSPECIFIED":        0,
@@ -272,6 +276,7 @@ var (
 		"REFUSAL_REASON_UNAUTHENTICATED":    14,
 		"REFUSAL_REASON_PERMISSION_DENIED":  15,
 		"REFUSAL_REASON_CANCELLED":          16,
+		"REFUSAL_REASON_STORE_HOLD_OFF":     17,
 	}
 )
 
@@ -1625,7 +1630,7 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ON_DISCONNECT_SAFE\x10\x01\x12\x19\n" +
 	"\x15ON_DISCONNECT_RELEASE\x10\x02\x12\x18\n" +
-	"\x14ON_DISCONNECT_EXPIRE\x10\x03*\xca\x04\n" +
+	"\x14ON_DISCONNECT_EXPIRE\x10\x03*\xed\x04\n" +
 	"\rRefusalReason\x12\x1e\n" +
 	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18REFUSAL_REASON_LOCK_HELD\x10\x01\x12\x1f\n" +
@@ -1644,7 +1649,8 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\x17REFUSAL_REASON_DRAINING\x10\r\x12\"\n" +
 	"\x1eREFUSAL_REASON_UNAUTHENTICATED\x10\x0e\x12$\n" +
 	" REFUSAL_REASON_PERMISSION_DENIED\x10\x0f\x12\x1c\n" +
-	"\x18REFUSAL_REASON_CANCELLED\x10\x10*\xbb\x01\n" +
+	"\x18REFUSAL_REASON_CANCELLED\x10\x10\x12!\n" +
+	"\x1dREFUSAL_REASON_STORE_HOLD_OFF\x10\x11*\xbb\x01\n" +
 	"\n" +
 	"LostReason\x12\x1b\n" +
 	"\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n" +

@@ -14,6 +14,7 @@ package distlockv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -87,8 +88,11 @@ func (x *GetLockRequest) GetMaxWaiters() int32 {
 }
 
 type GetLockResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lock          *LockInfo              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"` // as the store has it
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lock  *LockInfo              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"` // as the store has it
+	// So long nobody is newly granted the lock, although it may look free: see REFUSAL_REASON_STORE_HOLD_OFF. Unset:
+	// there is no hold-off.
+	HoldOff       *durationpb.Duration `protobuf:"bytes,2,opt,name=hold_off,json=holdOff,proto3" json:"hold_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -126,6 +130,13 @@ func (*GetLockResponse) Descriptor() ([]byte, []int) {
 func (x *GetLockResponse) GetLock() *LockInfo {
 	if x != nil {
 		return x.Lock
+	}
+	return nil
+}
+
+func (x *GetLockResponse) GetHoldOff() *durationpb.Duration {
+	if x != nil {
+		return x.HoldOff
 	}
 	return nil
 }
@@ -203,6 +214,7 @@ type ListLocksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Locks         []*LockInfo            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`                                        // without waiters, and with at most 16 holders each; the counts are complete
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // "" = the end. A lock held throughout is listed at least once
+	HoldOff       *durationpb.Duration   `protobuf:"bytes,3,opt,name=hold_off,json=holdOff,proto3" json:"hold_off,omitempty"`                     // as in GetLockResponse, of the server that the page was read from
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +261,13 @@ func (x *ListLocksResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListLocksResponse) GetHoldOff() *durationpb.Duration {
+	if x != nil {
+		return x.HoldOff
+	}
+	return nil
 }
 
 type CheckTokenRequest struct {
@@ -573,25 +592,27 @@ var File_distlock_v1_look_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_look_proto_rawDesc = "" +
 	"\n" +
-	"\x16distlock/v1/look.proto\x12\vdistlock.v1\x1a\x16distlock/v1/lock.proto\"v\n" +
+	"\x16distlock/v1/look.proto\x12\vdistlock.v1\x1a\x16distlock/v1/lock.proto\x1a\x1egoogle/protobuf/duration.proto\"v\n" +
 	"\x0eGetLockRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12$\n" +
 	"\vmax_waiters\x18\x03 \x01(\x05H\x00R\n" +
 	"maxWaiters\x88\x01\x01B\x0e\n" +
-	"\f_max_waiters\"<\n" +
+	"\f_max_waiters\"r\n" +
 	"\x0fGetLockResponse\x12)\n" +
-	"\x04lock\x18\x01 \x01(\v2\x15.distlock.v1.LockInfoR\x04lock\"\x8b\x01\n" +
+	"\x04lock\x18\x01 \x01(\v2\x15.distlock.v1.LockInfoR\x04lock\x124\n" +
+	"\bhold_off\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aholdOff\"\x8b\x01\n" +
 	"\x10ListLocksRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"key_prefix\x18\x02 \x01(\tR\tkeyPrefix\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"h\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"\x9e\x01\n" +
 	"\x11ListLocksResponse\x12+\n" +
 	"\x05locks\x18\x01 \x03(\v2\x15.distlock.v1.LockInfoR\x05locks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"l\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x124\n" +
+	"\bhold_off\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aholdOff\"l\n" +
 	"\x11CheckTokenRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12'\n" +
@@ -627,28 +648,31 @@ func file_distlock_v1_look_proto_rawDescGZIP() []byte {
 
 var file_distlock_v1_look_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_distlock_v1_look_proto_goTypes = []any{
-	(*GetLockRequest)(nil),     // 0: distlock.v1.GetLockRequest
-	(*GetLockResponse)(nil),    // 1: distlock.v1.GetLockResponse
-	(*ListLocksRequest)(nil),   // 2: distlock.v1.ListLocksRequest
-	(*ListLocksResponse)(nil),  // 3: distlock.v1.ListLocksResponse
-	(*CheckTokenRequest)(nil),  // 4: distlock.v1.CheckTokenRequest
-	(*CheckTokenResponse)(nil), // 5: distlock.v1.CheckTokenResponse
-	(*WatchLockRequest)(nil),   // 6: distlock.v1.WatchLockRequest
-	(*WatchLockResponse)(nil),  // 7: distlock.v1.WatchLockResponse
-	(*WatchLocksRequest)(nil),  // 8: distlock.v1.WatchLocksRequest
-	(*WatchLocksResponse)(nil), // 9: distlock.v1.WatchLocksResponse
-	(*LockInfo)(nil),           // 10: distlock.v1.LockInfo
+	(*GetLockRequest)(nil),      // 0: distlock.v1.GetLockRequest
+	(*GetLockResponse)(nil),     // 1: distlock.v1.GetLockResponse
+	(*ListLocksRequest)(nil),    // 2: distlock.v1.ListLocksRequest
+	(*ListLocksResponse)(nil),   // 3: distlock.v1.ListLocksResponse
+	(*CheckTokenRequest)(nil),   // 4: distlock.v1.CheckTokenRequest
+	(*CheckTokenResponse)(nil),  // 5: distlock.v1.CheckTokenResponse
+	(*WatchLockRequest)(nil),    // 6: distlock.v1.WatchLockRequest
+	(*WatchLockResponse)(nil),   // 7: distlock.v1.WatchLockResponse
+	(*WatchLocksRequest)(nil),   // 8: distlock.v1.WatchLocksRequest
+	(*WatchLocksResponse)(nil),  // 9: distlock.v1.WatchLocksResponse
+	(*LockInfo)(nil),            // 10: distlock.v1.LockInfo
+	(*durationpb.Duration)(nil), // 11: google.protobuf.Duration
 }
 var file_distlock_v1_look_proto_depIdxs = []int32{
 	10, // 0: distlock.v1.GetLockResponse.lock:type_name -> distlock.v1.LockInfo
-	10, // 1: distlock.v1.ListLocksResponse.locks:type_name -> distlock.v1.LockInfo
-	10, // 2: distlock.v1.WatchLockResponse.lock:type_name -> distlock.v1.LockInfo
-	10, // 3: distlock.v1.WatchLocksResponse.locks:type_name -> distlock.v1.LockInfo
-	4,  // [4:4] is the sub-list for method output_type
-	4,  // [4:4] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	11, // 1: distlock.v1.GetLockResponse.hold_off:type_name -> google.protobuf.Duration
+	10, // 2: distlock.v1.ListLocksResponse.locks:type_name -> distlock.v1.LockInfo
+	11, // 3: distlock.v1.ListLocksResponse.hold_off:type_name -> google.protobuf.Duration
+	10, // 4: distlock.v1.WatchLockResponse.lock:type_name -> distlock.v1.LockInfo
+	10, // 5: distlock.v1.WatchLocksResponse.locks:type_name -> distlock.v1.LockInfo
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_look_proto_init() }

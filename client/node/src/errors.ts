@@ -70,7 +70,10 @@ export class BusyError extends RefusedError {
   override name = 'BusyError';
 }
 
-/** UNREACHABLE, STORE_UNAVAILABLE, QUORUM_NOT_REACHED or DRAINING: no broker or store could answer in time. */
+/**
+ * UNREACHABLE, STORE_UNAVAILABLE, QUORUM_NOT_REACHED or DRAINING: no broker or store could answer in time. Or
+ * STORE_HOLD_OFF: the store may have forgotten a holder, and grants nobody a lock before `retryAfter` is over.
+ */
 export class UnavailableError extends RefusedError {
   override name = 'UnavailableError';
 }
@@ -126,6 +129,7 @@ const KINDS: Record<string, typeof RefusedError> = {
   STORE_UNAVAILABLE: UnavailableError,
   QUORUM_NOT_REACHED: UnavailableError,
   DRAINING: UnavailableError,
+  STORE_HOLD_OFF: UnavailableError,
   INVALID_ARGUMENT: InvalidRequestError,
 };
 

@@ -54,7 +54,10 @@ class Busy(Refused):
 
 
 class Unavailable(Refused):
-    """UNREACHABLE, STORE_UNAVAILABLE, QUORUM_NOT_REACHED or DRAINING: no broker or store could answer in time."""
+    """UNREACHABLE, STORE_UNAVAILABLE, QUORUM_NOT_REACHED or DRAINING: no broker or store could answer in time.
+
+    Or STORE_HOLD_OFF: the store may have forgotten a holder, and grants nobody a lock before `retry_after` is over.
+    """
 
 
 class InvalidRequest(Refused, ValueError):
@@ -80,7 +83,7 @@ class ClientClosed(DistlockError):
 
 _KINDS = {"LOCK_HELD": Busy, "WAIT_TIMEOUT": Busy, "LIMIT_MISMATCH": Busy,
           "UNREACHABLE": Unavailable, "STORE_UNAVAILABLE": Unavailable, "QUORUM_NOT_REACHED": Unavailable,
-          "DRAINING": Unavailable, "INVALID_ARGUMENT": InvalidRequest}
+          "DRAINING": Unavailable, "STORE_HOLD_OFF": Unavailable, "INVALID_ARGUMENT": InvalidRequest}
 
 
 def kind_of(reason: str) -> "type[Refused]":

@@ -97,7 +97,7 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
     timeoutSeconds: 5
     failureThreshold: 6
   readinessProbe:
-    httpGet: {path: /readyz, port: http}
+    httpGet: {path: {{ ternary "\"/readyz?grants=1\"" "/readyz" .Values.readyOnlyIfGranting }}, port: http}
     periodSeconds: 5
     timeoutSeconds: 5
   {{- $container := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}

@@ -246,8 +246,15 @@ function showBroker(status) {
     ['shards', String(status.shards)]]);
 }
 
+function holdOff(said) {
+  const left = said.list?.holdOff;
+  if (left === undefined) return '';
+  const time = seconds(left).toFixed(0);
+  return `Nobody is newly granted a lock for ${time} s: the store may have forgotten holders (hold-off)`;
+}
+
 function show(said) {
-  banner(said.problem === '' ? '' : `The broker is not ready: ${said.problem}`, true);
+  banner(said.problem === '' ? holdOff(said) : `The broker is not ready: ${said.problem}`, true);
   if (!said.status) return;
   showNumbers(said);
   showLocks(said);

@@ -87,6 +87,7 @@ void Describe(const store::NodeStatus& node, v1::StoreNode& out) {
   out.set_address(contract::CleanText(node.address));
   out.set_state(StateOf(node));
   out.set_problem(contract::CleanText(node.problem));
+  out.set_refusal(contract::CleanText(node.refusal));
   out.set_role(contract::CleanText(node.role));
   out.set_version(contract::CleanText(node.version));
   out.set_identity(contract::CleanText(node.identity));
@@ -135,7 +136,9 @@ v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& 
   status.set_wait_replicas(facts.wait_replicas);
   status.set_policy_generation(static_cast<int64_t>(frontend.gate.generation()));
   if (facts.store_nodes) {
-    for (const store::NodeStatus& node : facts.store_nodes()) Describe(node, *status.add_store_nodes());
+    const std::vector<store::NodeStatus> nodes = facts.store_nodes();
+    for (const store::NodeStatus& node : nodes) Describe(node, *status.add_store_nodes());
+    status.set_store_refusal(contract::CleanText(store::WhyNoWrites(nodes)));
   }
   return status;
 }

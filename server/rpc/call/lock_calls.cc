@@ -206,6 +206,9 @@ void GetLockCall::Start(const grpc::ByteBuffer& bytes) {
                      view->name = name;
                      v1::GetLockResponse response;
                      *response.mutable_lock() = contract::LockOf(*view);
+                     if (view->held_off > core::Duration::zero()) {
+                       *response.mutable_hold_off() = contract::ToProto(view->held_off);
+                     }
                      self->Answer(response);
                    });
 }
@@ -291,6 +294,7 @@ void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
     return AskForPage(static_cast<uint32_t>(std::max<size_t>(page->locks.size() * contract::kMaxPageBytes / bytes, 1)));
   }
   response.set_next_page_token(contract::BindPageToken(page->next_page_token, caller_, search_));
+  if (page->held_off > core::Duration::zero()) *response.mutable_hold_off() = contract::ToProto(page->held_off);
   Answer(response);
   listings_->End();
 }

@@ -15,9 +15,6 @@ using core::StoreTime;
 
 namespace {
 
-// As scripts are told of an end that is not known: no clock shows it.
-constexpr int64_t kOpenEnd = 9'007'199'254'740'991;
-
 // Behind max-lag: a server counts the lag of its replicas in whole seconds, and looks at it once a second.
 constexpr Duration kLagIsNoticed = std::chrono::seconds(2);
 
@@ -196,7 +193,7 @@ void Census::OnRenewed(const core::OwnerId& owner, StoreTime time) {
 
 std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, StoreTime known_until) const {
   if (!HoldsOff(now)) return Cat(known_until.us);
-  if (state_ != State::kCounted || IsStale(now)) return Cat(kOpenEnd, ";", kOpenEnd, ";0");
+  if (HeldOffUntil(now) == kOpenEnd) return Cat(kOpenEnd.us, ";", kOpenEnd.us, ";0");
   // Before this broker heard of the loss, another one may have granted a lock that somebody had: its release frees
   // nothing, either.
   const StoreTime from = is_lost_ ? until_ : since_;
@@ -206,6 +203,11 @@ std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, Stor
 
 Duration Census::Left(StoreTime now) const {
   if (!obeys()) return Duration::zero();
+StoreTime Census::HeldOffUntil(Instant now) const {
+  if (!HoldsOff(now)) return {};
+  return state_ != State::kCounted || IsStale(now) ? kOpenEnd : until_;
+}
+
   switch (state_) {
     case State::kNone:
       break;

@@ -39,6 +39,11 @@ struct CensusFacts {
 };
 
 class Census {
+// As scripts are told of the end of a hold-off that is not known: no clock shows it.
+inline constexpr core::StoreTime kOpenEnd{9'007'199'254'740'991};
+// A hold-off whose end is not known yet is worth another look after this time: as scripts answer (lua/README.md).
+inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
+
  public:
   // What bounds the time for which another server can have gone on granting, unseen by this one.
   enum class Guard {
@@ -135,6 +140,8 @@ class Census {
   core::Instant known_until() const { return same_ + kKnowledgeLasts; }
   // The argument `hold_off` of a script that is called for `owner`. `known_until`: by the server's clock, since a call
   // may run long after it was sent; us = 0: it is not told, so that arguments can be compared.
+  // Until then, by the server's clock, scripts grant nobody new a lock; us = 0: they do, kOpenEnd: it is not known yet.
+  core::StoreTime HeldOffUntil(core::Instant now) const;
   std::string ScriptArgument(const core::OwnerId& owner, core::Instant now, core::StoreTime known_until = {}) const;
   bool Confirms(const core::OwnerId& owner) const { return confirmed_.contains(owner); }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/redis/census_round.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "store/redis/error_class.h"
 #include "store/redis/fitness.h"
 #include "store/redis/keys.h"
 #include "store/redis/reply_code.h"
@@ -213,6 +215,7 @@ void CensusRound::OnCounted(core::Duration own_longest, const std::string& marke
   if (!count) {
     // What is known of this server stays; of a new one nothing is, so nobody new is granted a lock.
     owner_->OnCensusRefused(Cat("the census: ", Text(*answer.reply)));
+  refusal_ = count ? "" : RefusalText(Text(*answer.reply));
     return EndRound();
   }
   if (count->longest_ttl > own_longest) {

@@ -70,6 +70,8 @@ class CensusRound {
   bool on() const { return census_.on(); }
   const Census& census() const { return census_; }
   const std::vector<ReplicaStatus>& replicas() const { return replicas_; }
+  // Why the server did not write the marker last; "": it did.
+  const std::string& refusal() const { return refusal_; }
 
   void OnClockStep(core::Duration by) { census_.OnClockStep(by); }
   // A lease is written with this ttl. It may be longer than what this broker grants now.
@@ -125,6 +127,7 @@ class CensusRound {
   core::StoreTime started_;
   CensusFacts facts_;  // of the round under way
   std::vector<ReplicaStatus> replicas_;
+  std::string refusal_;
   std::string last_argument_;  // of scripts, as it was told
   std::set<std::string> warned_;
   const std::unique_ptr<Timer> timer_;

@@ -278,7 +278,9 @@ Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) c
   const core::Instant now = census == nullptr ? core::Instant{} : timers_->Now();
   Encoder encoder{options_, clock_, keys_, trusts_publish_, census, now, channel_tag_, least_token};
   if (census_ != nullptr && census_->on()) encoder.told_ttl = census_->longest_ttl();
-  return std::visit(encoder, command);
+  Encoded encoded = std::visit(encoder, command);
+  if (census != nullptr && least_token == 0) encoded.sent.held_off_until = census->HeldOffUntil(now);
+  return encoded;
 }
 
 core::Duration Codec::TokenKeep(const core::LockName& name) const { return TokenKeepOf(options_, name); }

@@ -62,6 +62,11 @@ bool IsRedirect(std::string_view text) {
   return word == "MOVED" || word == "ASK" || word == "TRYAGAIN" || word == "CLUSTERDOWN";
 }
 
+std::string_view RefusalText(std::string_view error) {
+  if (IsRedirect(error) && !error.starts_with("CLUSTERDOWN")) return "";
+  return error.substr(0, error.find(" script: "));
+}
+
 bool IsNonLocalKey(std::string_view text) { return Contains(text, "non local key"); }
 
 bool NeedsNewConnection(std::string_view text) {

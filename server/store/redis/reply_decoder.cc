@@ -322,6 +322,18 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
   return std::nullopt;
 }
 
+// Of a lock that the script would have granted but for the hold-off, it shows no holder.
+void TellHoldOff(core::StoreTime until, core::StoreTime now, Outcome& outcome) {
+  const core::Duration left =
+      until == kOpenEnd ? kLookAtOpenEnd : core::Duration(std::chrono::microseconds(until.us - now.us));
+  const auto tell = [&](auto* answer) {
+    if (answer != nullptr && answer->holders.empty()) answer->held_off = left;
+  };
+  tell(std::get_if<core::AcquireQueued>(&outcome));
+  tell(std::get_if<core::AcquireHeld>(&outcome));
+  tell(std::get_if<core::TendDone>(&outcome));
+}
+
 }  // namespace
 
 Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
@@ -348,6 +360,7 @@ Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
   }
   out.reply.outcome = *std::move(outcome);
   out.time = AsStoreTime(*time);
+  if (out.time < sent.held_off_until) TellHoldOff(sent.held_off_until, out.time, out.reply.outcome);
   return out;
 }
 

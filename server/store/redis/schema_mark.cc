@@ -102,6 +102,7 @@ void SchemaMark::Ask() {
 void SchemaMark::OnAnswer(const Answer& answer) {
   // The slot has left this node of a Cluster: the key follows the node's slots.
   if (IsError(*answer.reply) && IsRedirect(Text(*answer.reply))) return EndRound(kReadAgain);
+  if (IsError(*answer.reply)) refusal_ = RefusalText(Text(*answer.reply));
   const absl::Status status = IsError(*answer.reply) ? RefusedBy(Text(*answer.reply)) : OnReply(*answer.reply);
   if (status.ok()) return EndRound(kReadEvery);
   // A broker that has read the mark goes on while the server cannot answer.
@@ -131,6 +132,7 @@ absl::Status SchemaMark::OnReply(const redisReply& raw) {
                   AsStoreTime(*blocker_at),
                   std::string(reply.String(7).value_or("")),
                   std::string(reply.String(8).value_or(""))};
+  refusal_ = RefusalText(read.refusal);
   absl::Status status = Judge(read);
   if (status.ok()) known_->store(read.writes);
   return status;

@@ -39,6 +39,8 @@ class SchemaMark {
   void Begin();
   // The connection has ended.
   void Stop();
+  // Why the server did not write the mark last; "": it did.
+  const std::string& refusal() const { return refusal_; }
   // The mark is this key from the next question on.
   void MarkAt(std::string key);
 
@@ -74,6 +76,7 @@ class SchemaMark {
   std::string key_;
   uint64_t connection_ = 0;  // counts Begin and Stop
   bool ready_ = false;       // OnSchemaRead was called
+  std::string refusal_;
   const std::unique_ptr<Timer> timer_;
 };
 

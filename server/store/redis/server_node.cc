@@ -178,6 +178,9 @@ void ServerNode::TellStatus() {
                              : census.holds_off() ? NodeStatus::State::kHeldOff
                                                   : NodeStatus::State::kUp,
                     .problem = up_ ? "" : down_cause_,
+                    .refusal = !up_           ? ""
+                               : census_.on() ? census_.refusal()
+                                              : schema_.refusal(),
                     .role = identity_.role,
                     .version = identity_.version,
                     .identity = identity_.Short(),
@@ -188,7 +191,7 @@ void ServerNode::TellStatus() {
                     .clock_slew_ppm = told_slew_ppm_,
                     .keys = keys_,
                     .primary_changes = primary_changes_};
-  const core::Duration left = census.Left(clock_.ShownBy(timers_->Now()));
+  const core::Duration left = HoldOffLeft();
   status.hold_off_left = left == core::Duration::max() ? std::nullopt : std::optional(left);
   options_.on_node_status(status);
 }

@@ -114,6 +114,13 @@ class ServerNode : private Link::Owner,
   bool trusts_publish() const { return codec_.trusts_publish(); }
   // Whether it may have forgotten locks whose holders still believe.
   bool holds_off() const { return census_.census().holds_off(); }
+  // As Census::Left.
+  core::Duration HoldOffLeft() const { return census_.census().Left(clock_.ShownBy(timers_->Now())); }
+  // As core::LockView::held_off.
+  core::Duration HeldOffFor() const {
+    const core::Duration left = HoldOffLeft();
+    return left == core::Duration::max() ? kLookAtOpenEnd : left;
+  }
   // So many servers there are, by those who know: the census counts with it.
   void Servers(int count) { census_.Servers(count); }
 

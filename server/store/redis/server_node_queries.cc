@@ -41,7 +41,9 @@ void ServerNode::Inspect(const core::LockName& name, uint32_t max_waiters, core:
                     return;
                   }
                   if (answer.kind != Answer::Kind::kReply) return done(absl::UnavailableError(answer.cause));
-                  done(Codec::DecodeInspect(name, *answer.reply));
+                  auto view = Codec::DecodeInspect(name, *answer.reply);
+                  if (view.ok()) view->held_off = HeldOffFor();
+                  done(std::move(view));
                 });
   link_.Flush();
 }
@@ -57,7 +59,11 @@ void ServerNode::List(const std::string& escaped_namespace, const std::string& e
   RefuseIfReplica(id);
   const LockListing::Means means{codec_, link_, scripts_, queries_};
   std::make_shared<LockListing>(means, id, codec_.keys().HolderPattern(escaped_namespace, escaped_key_prefix),
-                                page_size, *std::move(from), std::move(done))
+                                page_size, *std::move(from),
+                                [this, done = std::move(done)](absl::StatusOr<LockPage> page) {
+                                  if (page.ok()) page->held_off = HeldOffFor();
+                                  done(std::move(page));
+                                })
       ->Step();
 }
 

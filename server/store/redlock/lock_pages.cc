@@ -139,7 +139,8 @@ void LockPages::OnPage(const std::shared_ptr<Listing>& listing, absl::StatusOr<L
       next == listing->servers.size() ? "" : Cat(next, ":", more_here ? page->next_page_token : std::string());
   listing->found.resize(page->locks.size());
   listing->waiting = page->locks.size();
-  if (page->locks.empty()) return listing->done(LockPage{.locks = {}, .next_page_token = listing->inner_token});
+  if (page->locks.empty())
+    return listing->done(LockPage{.locks = {}, .next_page_token = listing->inner_token, .held_off = {}});
   for (size_t at = 0; at < page->locks.size(); ++at) {
     const core::LockName name = page->locks[at].name;
     listing->found[at] = LockView{.name = name, .holders = {}, .waiters = {}};
@@ -160,7 +161,7 @@ void LockPages::OnListed(const std::shared_ptr<Listing>& listing, size_t at, abs
     listing->found[at].reset();
   }
   if (--listing->waiting > 0) return;
-  LockPage page{.locks = {}, .next_page_token = listing->inner_token};
+  LockPage page{.locks = {}, .next_page_token = listing->inner_token, .held_off = {}};
   for (auto& view : listing->found) {
     if (view) page.locks.push_back(*std::move(view));
   }

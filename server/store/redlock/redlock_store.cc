@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kSeedStep = 1000;  // so that no two links of a store share their jitter
 // Servers that are no members are asked again.
 constexpr core::Duration kAskMarkEvery = std::chrono::seconds(1);
+constexpr core::Duration kSameEnd = std::chrono::milliseconds(100);
 constexpr core::Duration kListTimeout = std::chrono::seconds(5);
 
 using MarkHow = VoteCodec::MarkHow;
@@ -216,18 +217,18 @@ void RedlockStore::AskMark(Node& node, std::string_view mark, MarkHow how) {
 void RedlockStore::OnMark(Node& node, const Answer& answer) {
   if (!node.asked || !node.server->up() || listener_ == nullptr) return;
   node.asked = false;
-  const auto mark = VoteCodec::DecodeMember(answer);
-  if (!mark.ok()) {
+  const auto member = VoteCodec::DecodeMember(answer);
+  if (!member.ok()) {
     return Report(
         absl::UnavailableError(Cat(options_.url.servers[node.index].Text(),
-                                   ": to which quorum it belongs cannot be read: ", mark.status().message())));
+                                   ": to which quorum it belongs cannot be read: ", member.status().message())));
   }
   if (options_.quorum_check == StoreOptions::QuorumCheck::kNew && !marked_ && !mark->empty()) {
     return Report(absl::FailedPreconditionError(
         Cat("--quorum-new says that nobody can hold a lock of these servers, but ",
             options_.url.servers[node.index].Text(), " belongs to a quorum already: start without --quorum-new")));
   }
-  members_.OnMark(node.index, *mark);
+  members_.OnMark(node.index, mark);
   SettleMembers();
 }
 
@@ -309,8 +310,17 @@ std::string RedlockStore::Misfit(const Node& node) const {
 
 void RedlockStore::SyncFitness(Node& node) {
   if (!node.server->up()) return;
-  ballot::NodeFitness fitness{.node = node.index, .held_off = node.server->holds_off(), .misfit = Misfit(node)};
-  if (fitness.held_off == node.told.held_off && fitness.misfit == node.told.misfit) return;
+  const core::Duration left = node.server->HoldOffLeft();
+  ballot::NodeFitness fitness{.node = node.index,
+                              .held_off = node.server->holds_off(),
+                              .held_off_until = left == core::Duration::max() ? core::kNever : timers_->Now() + left,
+                              .misfit = Misfit(node)};
+  // Each look at the server's clock shows another end.
+  const bool is_same_end = fitness.held_off_until == node.told.held_off_until ||
+                           (fitness.held_off_until != core::kNever && node.told.held_off_until != core::kNever &&
+                            std::chrono::abs(fitness.held_off_until - node.told.held_off_until) < kSameEnd);
+  const bool is_same = fitness.held_off == node.told.held_off && fitness.misfit == node.told.misfit;
+  if (is_same && (is_same_end || !fitness.held_off)) return;
   if (!fitness.misfit.empty() && fitness.misfit != node.told.misfit) {
     Report(absl::FailedPreconditionError(Cat(fitness.misfit, "; name each server once")));
   }
@@ -345,14 +355,20 @@ LockPages::Servers RedlockStore::Servers() const {
 
 void RedlockStore::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                            std::function<void(absl::StatusOr<LockView>)> done) {
-  pages_.Inspect(Servers(), name, max_waiters, timeout, std::move(done));
+  pages_.Inspect(Servers(), name, max_waiters, timeout, [this, done = std::move(done)](absl::StatusOr<LockView> view) {
+    if (view.ok()) view->held_off = ballot_.nodes().HeldOffFor(timers_->Now());
+    done(std::move(view));
+  });
 }
 
 void RedlockStore::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
                         std::string page_token, core::Duration timeout,
                         std::function<void(absl::StatusOr<LockPage>)> done) {
   pages_.List(Servers(), {std::move(escaped_namespace), std::move(escaped_key_prefix), page_size}, page_token, timeout,
-              std::move(done));
+              [this, done = std::move(done)](absl::StatusOr<LockPage> page) {
+                if (page.ok()) page->held_off = ballot_.nodes().HeldOffFor(timers_->Now());
+                done(std::move(page));
+              });
 }
 
 }  // namespace distlock::store

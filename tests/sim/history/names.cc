@@ -45,10 +45,10 @@ Names FaultNames() {
 
 Names RefusalNames() {
   static constexpr std::array<std::string_view, core::kRefusalReasonCount> kNames = {
-      "LOCK_HELD",      "WAIT_TIMEOUT",    "LEASE_LOST",        "NOT_HOLDER",
-      "LIMIT_MISMATCH", "FOREIGN_KEY",     "INVALID_ARGUMENT",  "NOT_SUPPORTED",
-      "QUOTA_EXCEEDED", "STORE_FULL",      "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED",
-      "DRAINING",       "UNAUTHENTICATED", "PERMISSION_DENIED", "CANCELLED"};
+      "LOCK_HELD",         "WAIT_TIMEOUT",       "LEASE_LOST",    "NOT_HOLDER",      "LIMIT_MISMATCH",
+      "FOREIGN_KEY",       "INVALID_ARGUMENT",   "NOT_SUPPORTED", "QUOTA_EXCEEDED",  "STORE_FULL",
+      "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED", "DRAINING",      "UNAUTHENTICATED", "PERMISSION_DENIED",
+      "CANCELLED",         "STORE_HOLD_OFF"};
   return kNames;
 }
 

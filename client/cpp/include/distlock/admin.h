@@ -45,6 +45,7 @@ struct StoreNode {
   std::string address;  // host:port, or the path of its socket
   StoreNodeState state = StoreNodeState::kDown;
   std::string problem;  // why it is down
+  std::string refusal;  // up, but it refuses the broker's writes: its words; "": it takes them
   std::string role;     // as it says itself: "master"
   std::string version;
   std::string identity;                   // changes with each restart and failover; "": it was not up yet
@@ -66,6 +67,7 @@ struct BrokerStatus {
   std::string store_url;  // without secrets
   bool store_up = false;
   std::string store_problem;  // why it is down
+  std::string store_refusal;  // up, but it takes no writes: why, and nobody is granted a lock; "": it takes them
   bool draining = false;
   int64_t streams = 0;
   int64_t leases = 0;

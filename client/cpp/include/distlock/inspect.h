@@ -52,13 +52,16 @@ struct LockInfo {
   int32_t queue_length = 0;
   int64_t fencing_token = 0;       // of the latest grant; 0: not known any more
   std::optional<LockBlock> block;  // set while nobody may have it
+  // Of Look: so long nobody is newly granted the lock, since the store may have forgotten a holder.
+  std::optional<Duration> hold_off;
 
   bool held() const { return holder_count > 0; }
 };
 
 struct LockPage {
-  std::vector<LockInfo> locks;  // without waiters, and with at most 16 holders each
-  std::string next_page_token;  // "": the end. A page may be empty although more follow
+  std::vector<LockInfo> locks;       // without waiters, and with at most 16 holders each
+  std::string next_page_token;       // "": the end. A page may be empty although more follow
+  std::optional<Duration> hold_off;  // as in LockInfo, of the server that the page was read from
 };
 
 struct TokenCheck {

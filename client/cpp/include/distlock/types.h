@@ -62,6 +62,7 @@ enum class RefusalReason {
   kUnauthenticated = 14,
   kPermissionDenied = 15,
   kCancelled = 16,
+  kStoreHoldOff = 17,    // the store may have forgotten a holder: nobody new has a lock for so long
   kUnreachable = 100,    // no broker answered in time; see ClientOptions::unreachable_timeout
   kClientClosed = 101,   // the Client was destroyed first, or belongs to the process that forked this one
   kWouldDeadlock = 102,  // a blocking call was made in a callback of this library

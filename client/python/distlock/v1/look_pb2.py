@@ -12,9 +12,10 @@ _sym_db = _symbol_database.Default()
 
 
 from distlock.v1 import lock_pb2 as distlock_dot_v1_dot_lock__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x64istlock/v1/look.proto\x12\x0b\x64istlock.v1\x1a\x16\x64istlock/v1/lock.proto\"Z\n\x0eGetLockRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x18\n\x0bmax_waiters\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x0e\n\x0c_max_waiters\"6\n\x0fGetLockResponse\x12#\n\x04lock\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LockInfo\"`\n\x10ListLocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\nkey_prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"R\n\x11ListLocksResponse\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"N\n\x11\x43heckTokenRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x19\n\rfencing_token\x18\x03 \x01(\x03\x42\x02\x30\x02\">\n\x12\x43heckTokenResponse\x12\x0e\n\x06newest\x18\x01 \x01(\x08\x12\x18\n\x0cnewest_token\x18\x02 \x01(\x03\x42\x02\x30\x02\"2\n\x10WatchLockRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"8\n\x11WatchLockResponse\x12#\n\x04lock\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LockInfo\":\n\x11WatchLocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\nkey_prefix\x18\x02 \x01(\t\"J\n\x12WatchLocksResponse\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockInfo\x12\x0e\n\x06listed\x18\x02 \x01(\x08\x42\x41\n\x0f\x64\x65v.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x64istlock/v1/look.proto\x12\x0b\x64istlock.v1\x1a\x16\x64istlock/v1/lock.proto\x1a\x1egoogle/protobuf/duration.proto\"Z\n\x0eGetLockRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x18\n\x0bmax_waiters\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x0e\n\x0c_max_waiters\"c\n\x0fGetLockResponse\x12#\n\x04lock\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LockInfo\x12+\n\x08hold_off\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"`\n\x10ListLocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\nkey_prefix\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x7f\n\x11ListLocksResponse\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12+\n\x08hold_off\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"N\n\x11\x43heckTokenRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x19\n\rfencing_token\x18\x03 \x01(\x03\x42\x02\x30\x02\">\n\x12\x43heckTokenResponse\x12\x0e\n\x06newest\x18\x01 \x01(\x08\x12\x18\n\x0cnewest_token\x18\x02 \x01(\x03\x42\x02\x30\x02\"2\n\x10WatchLockRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"8\n\x11WatchLockResponse\x12#\n\x04lock\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LockInfo\":\n\x11WatchLocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\nkey_prefix\x18\x02 \x01(\t\"J\n\x12WatchLocksResponse\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockInfo\x12\x0e\n\x06listed\x18\x02 \x01(\x08\x42\x41\n\x0f\x64\x65v.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'distlock.v1.look_pb2', globals())
@@ -26,24 +27,24 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _CHECKTOKENREQUEST.fields_by_name['fencing_token']._serialized_options = b'0\002'
   _CHECKTOKENRESPONSE.fields_by_name['newest_token']._options = None
   _CHECKTOKENRESPONSE.fields_by_name['newest_token']._serialized_options = b'0\002'
-  _GETLOCKREQUEST._serialized_start=63
-  _GETLOCKREQUEST._serialized_end=153
-  _GETLOCKRESPONSE._serialized_start=155
-  _GETLOCKRESPONSE._serialized_end=209
-  _LISTLOCKSREQUEST._serialized_start=211
-  _LISTLOCKSREQUEST._serialized_end=307
-  _LISTLOCKSRESPONSE._serialized_start=309
-  _LISTLOCKSRESPONSE._serialized_end=391
-  _CHECKTOKENREQUEST._serialized_start=393
-  _CHECKTOKENREQUEST._serialized_end=471
-  _CHECKTOKENRESPONSE._serialized_start=473
-  _CHECKTOKENRESPONSE._serialized_end=535
-  _WATCHLOCKREQUEST._serialized_start=537
-  _WATCHLOCKREQUEST._serialized_end=587
-  _WATCHLOCKRESPONSE._serialized_start=589
-  _WATCHLOCKRESPONSE._serialized_end=645
-  _WATCHLOCKSREQUEST._serialized_start=647
-  _WATCHLOCKSREQUEST._serialized_end=705
-  _WATCHLOCKSRESPONSE._serialized_start=707
-  _WATCHLOCKSRESPONSE._serialized_end=781
+  _GETLOCKREQUEST._serialized_start=95
+  _GETLOCKREQUEST._serialized_end=185
+  _GETLOCKRESPONSE._serialized_start=187
+  _GETLOCKRESPONSE._serialized_end=286
+  _LISTLOCKSREQUEST._serialized_start=288
+  _LISTLOCKSREQUEST._serialized_end=384
+  _LISTLOCKSRESPONSE._serialized_start=386
+  _LISTLOCKSRESPONSE._serialized_end=513
+  _CHECKTOKENREQUEST._serialized_start=515
+  _CHECKTOKENREQUEST._serialized_end=593
+  _CHECKTOKENRESPONSE._serialized_start=595
+  _CHECKTOKENRESPONSE._serialized_end=657
+  _WATCHLOCKREQUEST._serialized_start=659
+  _WATCHLOCKREQUEST._serialized_end=709
+  _WATCHLOCKRESPONSE._serialized_start=711
+  _WATCHLOCKRESPONSE._serialized_end=767
+  _WATCHLOCKSREQUEST._serialized_start=769
+  _WATCHLOCKSREQUEST._serialized_end=827
+  _WATCHLOCKSRESPONSE._serialized_start=829
+  _WATCHLOCKSRESPONSE._serialized_end=903
 # @@protoc_insertion_point(module_scope)

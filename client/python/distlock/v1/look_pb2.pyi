@@ -1,4 +1,5 @@
 from distlock.v1 import lock_pb2 as _lock_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -35,10 +36,12 @@ class GetLockRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., max_waiters: _Optional[int] = ...) -> None: ...
 
 class GetLockResponse(_message.Message):
-    __slots__ = ["lock"]
+    __slots__ = ["hold_off", "lock"]
+    HOLD_OFF_FIELD_NUMBER: _ClassVar[int]
     LOCK_FIELD_NUMBER: _ClassVar[int]
+    hold_off: _duration_pb2.Duration
     lock: _lock_pb2.LockInfo
-    def __init__(self, lock: _Optional[_Union[_lock_pb2.LockInfo, _Mapping]] = ...) -> None: ...
+    def __init__(self, lock: _Optional[_Union[_lock_pb2.LockInfo, _Mapping]] = ..., hold_off: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ListLocksRequest(_message.Message):
     __slots__ = ["key_prefix", "namespace", "page_size", "page_token"]
@@ -53,12 +56,14 @@ class ListLocksRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key_prefix: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListLocksResponse(_message.Message):
-    __slots__ = ["locks", "next_page_token"]
+    __slots__ = ["hold_off", "locks", "next_page_token"]
+    HOLD_OFF_FIELD_NUMBER: _ClassVar[int]
     LOCKS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    hold_off: _duration_pb2.Duration
     locks: _containers.RepeatedCompositeFieldContainer[_lock_pb2.LockInfo]
     next_page_token: str
-    def __init__(self, locks: _Optional[_Iterable[_Union[_lock_pb2.LockInfo, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, locks: _Optional[_Iterable[_Union[_lock_pb2.LockInfo, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., hold_off: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class WatchLockRequest(_message.Message):
     __slots__ = ["key", "namespace"]

@@ -159,7 +159,8 @@ void Candidates::Consider(Candidate& candidate) {
                                              .holders = scene.holders,
                                              .queue_length = scene.queue_length,
                                              .left = scene.left,
-                                             .as_of = 0});
+                                             .as_of = 0,
+                                             .held_off = HeldOff(candidate, scene)});
   }
   switch (verdict.kind) {
     case Kind::kYield:
@@ -257,9 +258,19 @@ void Candidates::Fail(Candidate& candidate, const Outcome& refusal) {
 
 void Candidates::Refuse(Candidate& candidate) {
   const Scene scene = SceneOf(candidate, context_.nodes.quorum());
-  AnswerAll(candidate,
-            core::AcquireHeld{.holders = scene.holders, .queue_length = scene.queue_length, .left = scene.left});
+  AnswerAll(candidate, core::AcquireHeld{.holders = scene.holders,
+                                         .queue_length = scene.queue_length,
+                                         .left = scene.left,
+                                         .held_off = HeldOff(candidate, scene)});
   End(candidate);
+}
+
+// How long only so few servers count that nobody new is granted the lock, which has no holder.
+Duration Candidates::HeldOff(const Candidate& candidate, const Scene& scene) const {
+  const bool shares = candidate.spec.want.mode == core::Mode::kShared &&
+                      std::all_of(candidate.stands.begin(), candidate.stands.end(),
+                                  [](const Stand& stand) { return stand.rivals.empty() || stand.shares; });
+  return scene.holders.empty() || shares ? context_.nodes.HeldOffFor(context_.now) : Duration::zero();
 }
 
 // What it may have at any server is released.

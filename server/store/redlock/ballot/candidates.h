@@ -22,6 +22,14 @@
 
 namespace distlock::store::ballot {
 
+// What the servers of the present round show of a candidate's lock, as one store would.
+struct Scene {
+  std::vector<core::HolderView> holders;
+  uint32_t position = 0;
+  uint32_t queue_length = 0;
+  std::optional<Duration> left;
+};
+
 class Candidates {
  public:
   Candidates(Context& context, Debts& debts) : context_(context), debts_(debts) {}
@@ -70,6 +78,7 @@ class Candidates {
   void OnNoQuorum(Candidate& candidate);
   void Fail(Candidate& candidate, const Outcome& refusal);
   void Refuse(Candidate& candidate);
+  Duration HeldOff(const Candidate& candidate, const Scene& scene) const;
   void End(Candidate& candidate);
   void Arm(Candidate& candidate);
   void OnTimer(Candidate& candidate);
@@ -108,13 +117,6 @@ class Candidates {
   uint64_t last_round_ = 0;
 };
 
-// What the servers of the present round show of a candidate's lock, as one store would.
-struct Scene {
-  std::vector<core::HolderView> holders;
-  uint32_t position = 0;
-  uint32_t queue_length = 0;
-  std::optional<Duration> left;
-};
 Scene SceneOf(const Candidate& candidate, size_t quorum);
 
 }  // namespace distlock::store::ballot

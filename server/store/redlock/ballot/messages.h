@@ -201,8 +201,9 @@ struct NodeDown {
 // What decides whether its votes count, besides its clock.
 struct NodeFitness {
   NodeIndex node = 0;
-  bool held_off = false;  // it may have forgotten a lock whose holder still believes
-  std::string misfit;     // why it is none of the configured servers; "": it is
+  bool held_off = false;     // it may have forgotten a lock whose holder still believes
+  Instant held_off_until{};  // with held_off; kNever: not known yet
+  std::string misfit;        // why it is none of the configured servers; "": it is
 };
 // Its clock was set by so much, and is as it is now.
 struct NodeClockStep {

@@ -29,6 +29,7 @@ void Nodes::Down(NodeIndex node, std::string cause) {
 
 void Nodes::Judge(const NodeFitness& fitness) {
   nodes_[fitness.node].held_off = fitness.held_off;
+  nodes_[fitness.node].held_off_until = fitness.held_off_until;
   nodes_[fitness.node].misfit = fitness.misfit;
 }
 
@@ -78,6 +79,21 @@ std::string Nodes::WhyNot(NodeIndex node, Instant now) const {
                " ms ahead of the others'");
   }
   return "";
+}
+
+Duration Nodes::HeldOffFor(Instant now) const {
+  if (static_cast<size_t>(__builtin_popcount(counting_)) >= quorum()) return {};
+  std::vector<Instant> counts_from;
+  for (NodeIndex node = 0; node < nodes_.size(); ++node) {
+    const Node& one = nodes_[node];
+    if (!one.up || !one.misfit.empty()) continue;
+    counts_from.push_back(std::max(one.held_off ? one.held_off_until : Instant{}, one.suspect_until));
+    if (WhyNot(node, now).empty()) counts_from.back() = now;
+  }
+  if (counts_from.size() < quorum()) return {};
+  std::sort(counts_from.begin(), counts_from.end());
+  const Instant until = counts_from[quorum() - 1];
+  return until == core::kNever ? kLookAtOpenEnd : std::max(until - now, Duration::zero());
 }
 
 size_t Nodes::CountUp() const {

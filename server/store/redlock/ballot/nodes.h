@@ -50,6 +50,8 @@ class Nodes {
   Duration SuspectFor(NodeIndex node, Instant now) const {
     return std::max(nodes_[node].suspect_until - now, Duration::zero());
   }
+  // So long nobody new is granted a lock, because too few servers count yet; zero: enough do, or too few are up.
+  Duration HeldOffFor(Instant now) const;
   size_t CountUp() const;
   // Those that can be reached, for people.
   std::string Trouble() const;
@@ -80,6 +82,7 @@ class Nodes {
     explicit Node(uint32_t drift_ppm) : clock(drift_ppm) {}
     bool up = false;
     bool held_off = false;
+    Instant held_off_until{};
     std::string misfit;
     std::string cause = "not connected yet";
     Instant suspect_until{};

@@ -243,6 +243,7 @@ bool Rounds::AnswerTend(Round& round, bool) {
   }
   std::sort(lefts.begin(), lefts.end());
   merged.left = std::max<Duration>(lefts[quorum - 1], kFreeLook / 25);
+  if (merged.holders.empty()) merged.held_off = context_.nodes.HeldOffFor(context_.now);
   return Answer(round, std::move(merged));
 }
 

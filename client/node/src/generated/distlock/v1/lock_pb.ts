@@ -53,6 +53,7 @@ export enum RefusalReason {
   UNAUTHENTICATED = 14,
   PERMISSION_DENIED = 15,
   CANCELLED = 16,
+  STORE_HOLD_OFF = 17,
   UNRECOGNIZED = -1,
 }
 

@@ -3,6 +3,7 @@
 
 /* eslint-disable */
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { Duration } from "../../google/protobuf/duration_pb.js";
 import { LockInfo } from "./lock_pb.js";
 
 export const protobufPackage = "distlock.v1";
@@ -17,6 +18,7 @@ export interface GetLockRequest {
 
 export interface GetLockResponse {
   lock: LockInfo | undefined;
+  holdOff: Duration | undefined;
 }
 
 export interface ListLocksRequest {
@@ -29,6 +31,7 @@ export interface ListLocksRequest {
 export interface ListLocksResponse {
   locks: LockInfo[];
   nextPageToken: string;
+  holdOff: Duration | undefined;
 }
 
 export interface CheckTokenRequest {
@@ -130,13 +133,16 @@ export const GetLockRequest: MessageFns<GetLockRequest> = {
 };
 
 function createBaseGetLockResponse(): GetLockResponse {
-  return { lock: undefined };
+  return { lock: undefined, holdOff: undefined };
 }
 
 export const GetLockResponse: MessageFns<GetLockResponse> = {
   encode(message: GetLockResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.lock !== undefined) {
       LockInfo.encode(message.lock, writer.uint32(10).fork()).join();
+    }
+    if (message.holdOff !== undefined) {
+      Duration.encode(message.holdOff, writer.uint32(18).fork()).join();
     }
     return writer;
   },
@@ -160,6 +166,14 @@ export const GetLockResponse: MessageFns<GetLockResponse> = {
             }
 
             message.lock = LockInfo.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.holdOff = Duration.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -255,7 +269,7 @@ export const ListLocksRequest: MessageFns<ListLocksRequest> = {
 };
 
 function createBaseListLocksResponse(): ListLocksResponse {
-  return { locks: [], nextPageToken: "" };
+  return { locks: [], nextPageToken: "", holdOff: undefined };
 }
 
 export const ListLocksResponse: MessageFns<ListLocksResponse> = {
@@ -265,6 +279,9 @@ export const ListLocksResponse: MessageFns<ListLocksResponse> = {
     }
     if (message.nextPageToken !== "") {
       writer.uint32(18).string(message.nextPageToken);
+    }
+    if (message.holdOff !== undefined) {
+      Duration.encode(message.holdOff, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -296,6 +313,14 @@ export const ListLocksResponse: MessageFns<ListLocksResponse> = {
             }
 
             message.nextPageToken = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.holdOff = Duration.decode(reader, reader.uint32());
             continue;
           }
         }
