@@ -69,7 +69,9 @@ bool PrintRights(const Context& context, const AccessAnswer& answer) {
   const std::string who = answer.identity.empty() ? "everybody" : answer.identity;
   if (answer.identity.empty()) lines = {"everything: the broker asks nobody for an identity"};
   lines.insert(lines.begin(), absl::StrCat(who, " may", lines.empty() ? " do nothing" : ":"));
-  return context.PrintLines(lines, Json().Text("identity", answer.identity).List("rights", rights));
+  if (!answer.obstacle.empty()) lines.push_back("but not " + answer.obstacle);
+  return context.PrintLines(
+      lines, Json().Text("identity", answer.identity).List("rights", rights).Text("obstacle", answer.obstacle));
 }
 
 int CanI(const Context& context, const CanIArgs& args) {
@@ -96,13 +98,17 @@ int CanI(const Context& context, const CanIArgs& args) {
   const auto answer = Admin(*client).CheckAccess(question);
   if (!answer.ok()) return context.Fail(FailureFrom(context, answer.refusal()));
   if (args.list) return PrintRights(context, *answer) ? kExitOk : kExitInternal;
-  const std::string why = !answer->rule.empty()      ? absl::StrCat("rule ", answer->rule)
+  const std::string why = !answer->obstacle.empty()  ? answer->obstacle
+                          : !answer->rule.empty()    ? absl::StrCat("rule ", answer->rule)
                           : answer->identity.empty() ? "the broker asks nobody for an identity"
                                                      : "no rule allows it";
   const std::string who = answer->identity.empty() ? "" : absl::StrCat(" for ", answer->identity);
-  const bool printed = context.Print(
-      absl::StrCat(answer->allowed ? "yes" : "no", " (", why, ")", who),
-      Json().Flag("allowed", answer->allowed).Text("rule", answer->rule).Text("identity", answer->identity));
+  const bool printed = context.Print(absl::StrCat(answer->allowed ? "yes" : "no", " (", why, ")", who),
+                                     Json()
+                                         .Flag("allowed", answer->allowed)
+                                         .Text("rule", answer->rule)
+                                         .Text("identity", answer->identity)
+                                         .Text("obstacle", answer->obstacle));
   if (!printed) return kExitInternal;
   return answer->allowed ? kExitOk : kExitDenied;
 }

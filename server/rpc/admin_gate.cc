@@ -8,12 +8,14 @@
 
 namespace distlock::rpc {
 
+std::string AdminGate::Obstacle(const std::string& peer) {
+  return absl::StrCat("is not served at this address (you are ", peer,
+                      "): call it on a unix socket of this broker, or at an address that the broker's --admin-listen "
+                      "names; SIGTERM drains, too");
+}
+
 v1::Refusal AdminGate::Refusal(const std::string& method, const std::string& peer) {
-  return contract::MakeRefusal(
-      core::RefusalReason::kPermissionDenied,
-      absl::StrCat(method, " is not served at this address (you are ", peer,
-                   "): call it on a unix socket of this broker, or at an address that the broker's --admin-listen "
-                   "names; SIGTERM drains, too"));
+  return contract::MakeRefusal(core::RefusalReason::kPermissionDenied, absl::StrCat(method, " ", Obstacle(peer)));
 }
 
 absl::Status AdminGate::MakePlan(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen,

@@ -23,6 +23,8 @@ struct AdminGate {
     return caller && (*caller == door::Kind::kUnix ? unix_peers : tcp_peers);
   }
 
+  // Why none of its calls is served to this caller.
+  static std::string Obstacle(const std::string& peer);
   // PERMISSION_DENIED.
   static v1::Refusal Refusal(const std::string& method, const std::string& peer);
 

@@ -30,8 +30,12 @@ void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestReload, [this, refuses](auto call) {
     if (!refuses(call, "Reload")) UnaryCall::Serve<ReloadCall>(frontend_, std::move(call), facts_);
   });
-  threads.OpenUnary(*this, &AdminService::RequestCheckAccess,
-                    [this](auto call) { UnaryCall::Serve<CheckAccessCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &AdminService::RequestCheckAccess, [this](auto call) {
+    const auto& inside = frontend_.inside;
+    const bool admits = gate_.Admits(inside.KindOf(call->context, call->visitor.get()));
+    std::string obstacle = admits ? "" : AdminGate::Obstacle(inside.PeerOf(call->context, call->visitor.get()));
+    UnaryCall::Serve<CheckAccessCall>(frontend_, std::move(call), std::move(obstacle));
+  });
 }
 
 }  // namespace distlock::rpc

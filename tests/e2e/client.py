@@ -178,6 +178,10 @@ class Client:
         request = api().CheckTokenRequest(namespace=namespace, key=key, fencing_token=token)
         return self.unary("CheckToken", request, api().CheckTokenResponse)
 
+    def can_i(self, verb, key=""):
+        request = api().CheckAccessRequest(verb=verb, key=key)
+        return self.unary("CheckAccess", request, api().CheckAccessResponse, service="AdminService")
+
     def status(self):
         return self.unary("GetStatus", api().GetStatusRequest(), api().GetStatusResponse, service="AdminService")
 

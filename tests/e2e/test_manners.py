@@ -74,6 +74,10 @@ def test_admin_calls_are_for_unix_sockets(world):
     by_socket, by_tcp = world.client(daemon.url), world.client(address)
     assert refused(by_tcp) and by_tcp.status().listen_addresses, "GetStatus is for everybody"
     assert by_socket.force_release("k") == 0
+    assert by_socket.can_i("force-release", "k").allowed
+    told = by_tcp.can_i("force-release", "k")
+    assert not told.allowed and "force-release is not served at this address" in told.obstacle, told
+    assert by_tcp.can_i("exclusive", "k").allowed
     daemon.terminate()
 
 

@@ -170,6 +170,7 @@ Result<AccessAnswer> Admin::CheckAccess(const AccessQuestion& question) {
       *core_, [](Lookups::Connection& to, auto&&... args) { return to.admin->CheckAccess(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   AccessAnswer out{.allowed = answer->allowed(), .rule = answer->rule(), .identity = answer->identity()};
+  out.obstacle = answer->obstacle();
   for (const v1::AccessRight& right : answer->rights()) {
     out.rights.push_back({.verb = right.verb(),
                           .locks = {right.locks().begin(), right.locks().end()},

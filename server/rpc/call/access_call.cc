@@ -14,9 +14,15 @@ namespace {
 constexpr size_t kMostPatterns = 100;
 constexpr std::string_view kNobody = "anonymous";
 
-void AddRights(const access::Rights& rights, v1::CheckAccessResponse* response) {
+bool IsForOperators(access::Verb verb) {
+  return verb == access::Verb::kForceRelease || verb == access::Verb::kDrain || verb == access::Verb::kReload;
+}
+
+// `is_served`: what is for operators may be called where the caller is.
+void AddRights(const access::Rights& rights, bool is_served, v1::CheckAccessResponse* response) {
   for (int number = 0; number < access::kVerbs; ++number) {
     const auto verb = static_cast<access::Verb>(number);
+    if (!is_served && IsForOperators(verb)) continue;
     const bool of_locks = access::IsLockVerb(verb);
     if (of_locks ? !rights.MayAnywhere(verb) : !rights.MayAtBroker(verb).allowed) continue;
     v1::AccessRight& right = *response->add_rights();
@@ -69,7 +75,13 @@ void CheckAccessCall::Start(const grpc::ByteBuffer& bytes) {
       response.set_allowed(decision.allowed);
       response.set_rule(std::string(decision.rule));
     }
-    AddRights(*whose.rights, &response);
+    AddRights(*whose.rights, obstacle_.empty() || !request.principal().empty(), &response);
+  }
+  // How somebody else is connected is not known.
+  if (request.principal().empty() && !obstacle_.empty() && (!verb || IsForOperators(*verb))) {
+    const std::string what(verb ? access::NameOf(*verb) : "force-release, drain and reload: each");
+    response.set_obstacle(what + " " + obstacle_);
+    if (verb) response.set_allowed(false);
   }
   Answer(response);
 }

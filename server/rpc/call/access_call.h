@@ -4,14 +4,23 @@
 // UnaryCall.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "distlock/v1/admin_service.pb.h"
 #include "rpc/call/unary_call.h"
 
 namespace distlock::rpc {
 
 class CheckAccessCall final : public UnaryCall {
+ public:
+  // `obstacle`: why ForceRelease, Drain and Reload are not served where the caller is; "": they are.
+  explicit CheckAccessCall(std::string obstacle) : obstacle_(std::move(obstacle)) {}
+
  private:
   void Start(const grpc::ByteBuffer& request) override;
+
+  const std::string obstacle_;
 };
 
 }  // namespace distlock::rpc

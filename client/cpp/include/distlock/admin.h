@@ -127,6 +127,7 @@ struct AccessAnswer {
   std::string rule;                 // that decides; "": no rule allows it
   std::string identity;             // whose rights these are; "": the broker asks nobody
   std::vector<AccessRight> rights;  // all verbs that are allowed for something
+  std::string obstacle;             // why the call is refused at this address, whatever the policy says; "": it is not
 };
 
 // A part of the broker's configuration that was to be read again.
