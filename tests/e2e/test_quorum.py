@@ -149,6 +149,8 @@ def test_servers_belong_together_for_good(world):
     assert first.exit_code() == 0
     assert [server.command("GET", "dl:set") for server in quorum.servers] == [quorum.mark] * 3
 
+    for server in quorum.servers:
+        server.command("DEL", "dl:set-new")  # as after ten minutes
     code, line = complaint("--redis", quorum.url, "--quorum-new", *listen(world))
     assert code == CONFIG and "start without --quorum-new" in line, line
     another = quorum.url.rpartition(",")[0] + f",127.0.0.1:{rest.port}"
@@ -164,6 +166,14 @@ def test_servers_belong_together_for_good(world):
     assert code == 0 and "one quorum now" in line, line
     code, line = complaint("--redis", quorum.url, *listen(world))
     assert code == CONFIG and "another quorum" in line, line
+
+
+def test_brokers_that_are_started_together_may_all_say_that_the_quorum_is_new(world):
+    quorum = ServerSet(world, 3)
+    first, second = (start(world, quorum, "--quorum-new", name=name) for name in ("first", "second"))
+    for daemon in (first, second):
+        client = world.client(daemon.url)
+        assert Holder(client, "session", f"of {daemon.url}", ttl=5).granted()
 
 
 def test_the_first_start_needs_all_servers(world):

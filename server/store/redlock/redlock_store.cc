@@ -223,7 +223,11 @@ void RedlockStore::OnMark(Node& node, const Answer& answer) {
         absl::UnavailableError(Cat(options_.url.servers[node.index].Text(),
                                    ": to which quorum it belongs cannot be read: ", member.status().message())));
   }
-  if (options_.quorum_check == StoreOptions::QuorumCheck::kNew && !marked_ && !mark->empty()) {
+  const std::string& mark = member->mark;
+  const bool is_news = options_.quorum_check == StoreOptions::QuorumCheck::kNew && !marked_ && !mark.empty();
+  // Another broker, started beside this one with the same option, has marked them, or is about to.
+  if (is_news && member->is_new && mark == members_.mark()) marks_ = false;
+  if (is_news && marks_) {
     return Report(absl::FailedPreconditionError(
         Cat("--quorum-new says that nobody can hold a lock of these servers, but ",
             options_.url.servers[node.index].Text(), " belongs to a quorum already: start without --quorum-new")));
@@ -249,6 +253,7 @@ void RedlockStore::SettleMembers() {
 }
 
 void RedlockStore::MarkServers(uint32_t nodes, MarkHow how) {
+  if (!marks_) return;
   for (auto& node : nodes_) {
     if ((nodes >> node->index & 1) == 0 || node->asked) continue;
     marked_ = true;

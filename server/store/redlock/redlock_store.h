@@ -100,6 +100,7 @@ class RedlockStore : public Store {
   std::array<uint64_t, kQuorumRounds> counted_{};  // rounds of the ballot that were told
   ballot::Membership members_;
   bool marked_ = false;       // by this store
+  bool marks_ = true;         // false: with --quorum-new, another broker marks them
   size_t without_locks_ = 0;  // servers on which no lock is held, of ReplaceMarks
   std::vector<std::unique_ptr<Node>> nodes_;
   std::deque<core::Input> for_core_;

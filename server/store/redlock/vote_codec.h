@@ -46,7 +46,11 @@ class VoteCodec {
   enum class MarkHow : uint8_t { kFirst, kNew, kReplace };
   std::string EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const;
   // The mark that the server has now. An error: it could not be read or written.
-  static absl::StatusOr<std::string> DecodeMember(const Answer& answer);
+  struct Member {
+    std::string mark;
+    bool is_new = false;  // it was made by kNew not long ago
+  };
+  static absl::StatusOr<Member> DecodeMember(const Answer& answer);
 
  private:
   // Const after construction.

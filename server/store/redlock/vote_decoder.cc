@@ -158,13 +158,14 @@ VoteCodec::Decoded VoteCodec::Decode(const lua::ScriptSource& script, const Answ
   return out;
 }
 
-absl::StatusOr<std::string> VoteCodec::DecodeMember(const Answer& answer) {
+absl::StatusOr<VoteCodec::Member> VoteCodec::DecodeMember(const Answer& answer) {
   if (answer.kind != Answer::Kind::kReply) return absl::UnavailableError(answer.cause);
   if (IsError(*answer.reply)) return absl::UnavailableError(std::string(Text(*answer.reply)));
   const ReplyArray reply(*answer.reply);
   const auto mark = reply.String(2);
-  if (reply.Integer(0) != kMember || !mark) return absl::UnavailableError("an answer of unknown shape");
-  return std::string(*mark);
+  const auto is_new = reply.Integer(3);
+  if (reply.Integer(0) != kMember || !mark || !is_new) return absl::UnavailableError("an answer of unknown shape");
+  return Member{std::string(*mark), *is_new != 0};
 }
 
 ballot::Outcome OutcomeOf(core::StoreReply&& reply) {

@@ -95,11 +95,14 @@ VoteCodec::Encoded VoteCodec::Encode(const ballot::NodeCommand& command, const S
   return std::visit(Encoder{options_, keys_, clock, trusts_publish}, command);
 }
 
+// Brokers that are started together find each other's marks within this time.
+constexpr core::Duration kIsNew = std::chrono::minutes(10);
+
 std::string VoteCodec::EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const {
   static constexpr std::string_view kHow[] = {"first", "new", "replace"};
-  CommandBuilder command = CallScript(lua::kRedlockMember, 2);
-  command.Arg(keys_.Members()).Arg(keys_.Marker());
-  command.Arg(mark).Arg(kHow[static_cast<size_t>(how)]).Arg(identity).Arg(CeilMs(kMarkerLives));
+  CommandBuilder command = CallScript(lua::kRedlockMember, 3);
+  command.Arg(keys_.Members()).Arg(keys_.Marker()).Arg(keys_.MembersAreNew());
+  command.Arg(mark).Arg(kHow[static_cast<size_t>(how)]).Arg(identity).Arg(CeilMs(kMarkerLives)).Arg(CeilMs(kIsNew));
   return std::move(command).Build();
 }
 
