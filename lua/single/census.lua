@@ -10,18 +10,36 @@
 --      not known), copied: "promoted" (it was a replica), "copied" (it has replicas) or "";
 --      ttls (what brokers have said of their longest ttl: "ttl_ms:age_ms,..."),
 --      server (of several servers with data of their own: this one's address; else ""),
---      has_marked (1: the caller has read or written this marker before, and known_since_us since then)
+--      has_marked (1: the caller has read or written this marker before, and known_since_us since then),
+--      lives (1: no other server can have had these locks since this one's process began, as far as the caller knows)
 -- {CENSUSED, time, since_us (0: open), hold_off_ms, longest_ttl_ms, copied (1: it has, or had, replicas), ttls}
 --      hold_off and longest_ttl: the largest that any broker has named here
 -- include parts/head.lua
 local BEATS, SECOND, LATER, MOST = 3000000, 1000000, 10000000, 8
 local identity, since, confirm, keep, hold_off, longest, known_hold_off, complete_if, started, copied, said,
-  server, has_marked = unpack(ARGV)
+  server, has_marked, lives = unpack(ARGV)
 local keys = redis.call('MGET', KEYS[1], KEYS[2])
 local marked, marked_since, marked_hold_off, marked_longest =
   string.match(keys[1] or '', '^([^;]+);(%d+);(%d+);(%d+)$')
 local seen, beat, had_replicas, ttls, beat_server =
   string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*);(.*)$')
+
+-- Whether, since this process began, no data were deleted at once, thrown away, or replaced by another server's: as its
+-- own counters show. Servers before Redis 7.0 do not count all of that.
+local EMPTIES = {'flushall', 'flushdb', 'swapdb', 'debug', 'restore', 'replicaof', 'slaveof', 'failover',
+  'config|resetstat'}
+local function keeps_all()
+  local stats, commands = redis.pcall('INFO', 'stats'), redis.pcall('INFO', 'commandstats')
+  if type(stats) ~= 'string' or type(commands) ~= 'string' or not string.find(commands, 'cmdstat_', 1, true) or
+    not string.find(stats, 'evicted_keys:0\r', 1, true) or
+    not string.find(stats, 'total_net_repl_input_bytes:0\r', 1, true) then
+    return false
+  end
+  for _, name in ipairs(EMPTIES) do
+    if string.find(commands, 'cmdstat_' .. name .. ':', 1, true) then return false end
+  end
+  return true
+end
 
 -- A caller that has known the marker finds none, or another one of the same data: the data were deleted meanwhile.
 local is_lost = since ~= '0' and has_marked == '1' and (not marked and seen ~= identity or
@@ -58,6 +76,11 @@ elseif marked then
   local whole = tonumber(marked_hold_off)
   local left = marked_since == '0' and whole or math.ceil((tonumber(marked_since) - now) / 1000) + whole
   hold_off = math.max(hold_off, math.min(left, whole))
+end
+-- A server without a trace of any broker, whose process has kept all data that it ever had, can have forgotten only
+-- what was granted before that began.
+if is_new and lives == '1' and not keys[1] and not keys[2] and started > 0 and keeps_all() then
+  since = string.format('%.0f', math.min(now, started + 2 * SECOND))
 end
 if since == '0' and confirm == '1' then since = NOW end
 hold_off = string.format('%.0f', hold_off)

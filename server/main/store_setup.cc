@@ -77,10 +77,13 @@ absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
 
 store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreOptions& store) {
   using Kind = store::HoldOffOptions::Kind;
+  using Topology = store::StoreUrl::Topology;
+  const Topology topology = store.url.topology;
   const core::StoreTraits traits = store::TraitsOf(store);
   store::HoldOffOptions hold_off{.longest_ttl = ToCore(options.LongestTtl()),
                                  .nodes = static_cast<int>(options.store_nodes),
-                                 .can_fail_over = traits.can_fail_over};
+                                 .can_fail_over = traits.can_fail_over,
+                                 .has_all_locks = topology == Topology::kSingle || topology == Topology::kSentinel};
   const bool by_default = traits.can_fail_over || traits.is_quorum;
   absl::Duration fixed;
   if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && by_default)) {

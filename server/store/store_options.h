@@ -38,6 +38,10 @@ struct HoldOffOptions {
   core::Duration longest_ttl_if_replicated{};
   int nodes = 0;               // the primary and its replicas; 0: as many as are seen
   bool can_fail_over = false;  // a replica may be made the primary
+  // No other server can have had the locks of this one, but one that it has been a replica of. Then a first start is
+  // held off as from the start of the server's process. Not so a Cluster's node, whose slots come from others, nor one
+  // of several servers, of which another machine may have the name.
+  bool has_all_locks = false;
   // How long a primary that was replaced may go on granting when nothing else ends that.
   core::Duration unguarded = std::chrono::seconds(12);
   // Of one of several servers with data of their own: its address, as all brokers name it. Data that were written at

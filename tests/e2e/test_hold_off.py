@@ -198,3 +198,19 @@ def test_the_end_of_a_hold_off_is_logged(world):
     daemon = world.distlockd(world.redis().url, *FIXED)
     eventually(lambda: "hold-off ends" in daemon.log(), "the line")
     assert daemon.log().count("hold-off begins") == daemon.log().count("hold-off ends") == 1
+
+
+def test_a_first_start_on_a_server_that_has_run_for_long_costs_nothing(world):
+    redis = world.redis()
+    if "total_net_repl_input_bytes" not in redis.command("INFO", "stats"):
+        pytest.skip("this server does not count what is needed")
+    eventually(lambda: int(redis.command("INFO", "server").split("uptime_in_seconds:")[1].split()[0]) > MAX_TTL_S + 3,
+               "a long life")
+    daemon = world.distlockd(redis.url, *HOLD_OFF)
+    client = world.client(daemon.url)
+    assert client.acquire(client.spec("k", 0, ttl=3)).fencing_token > 0
+    assert "hold-off begins" not in daemon.log()
+    daemon.terminate()
+    redis.command("FLUSHALL")
+    after = world.client(world.distlockd(redis.url, *HOLD_OFF, name="after").url)
+    assert failure(after.acquire, after.spec("k", 0, ttl=3)).reason == "STORE_HOLD_OFF", "it may have been forgotten"

@@ -22,12 +22,14 @@ def _binaries():
 
 
 class Server:
-    def __init__(self, binary):
+    def __init__(self, binary, *args):
+        self.binary = binary
         self._dir = tempfile.mkdtemp(prefix="distlock-lua-")
         self.path = os.path.join(self._dir, "s")
         self._log = open(os.path.join(self._dir, "log"), "wb")
         self._process = subprocess.Popen(
-            [binary, "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", self._dir],
+            [binary, "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", self._dir,
+             *map(str, args)],
             stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 20
         while True:

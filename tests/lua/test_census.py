@@ -20,10 +20,11 @@ class Reply:
 
 
 def count(redis, identity="run:replid", known=0, confirm=1, hold=5_000, ttl=3_000, known_hold=0, complete_if="never",
-          started=0, copied="", said=(), place="", marked=0):
+          started=0, copied="", said=(), place="", marked=0,
+          lives=0):
     ttls = ",".join(f"{ttl}:{age}" for ttl, age in said)
     reply = redis("EVALSHA", SHA["census"], 2, "dl:m", "dl:beat", identity, known, confirm, 60_000, hold, ttl,
-                  known_hold, complete_if, started, copied, ttls, place, marked)
+                  known_hold, complete_if, started, copied, ttls, place, marked, lives)
     assert reply[0] == CENSUSED and 0 < redis("PTTL", "dl:m") <= 60_000 and 0 < redis("PTTL", "dl:beat") <= 60_000
     return Reply(reply[1:])
 

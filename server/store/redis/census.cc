@@ -38,6 +38,7 @@ Duration Census::longest_ttl() const {
 
 void Census::Meet(const CensusFacts& facts) {
   if (facts.identity != facts_.identity) {
+    met_another_ = !facts_.identity.empty();
     since_ = {};
     known_hold_off_ = step_ = {};
     counted_ = replicas_confirmed_ = is_lost_ = false;
@@ -59,8 +60,7 @@ void Census::Servers(int count) {
 
 void Census::Judge() {
   const bool can_fail_over = options_.can_fail_over || replicated_;
-  // What a promoted server sees may not be all there is: the others join it later.
-  const bool all_known = !can_fail_over || options_.nodes > 0 || told_servers_;
+  const bool all_known = KnowsAllServers();
   needs_replicas_ = all_known && IsMajority(wait_replicas_, servers_);
   const bool refuses = facts_.max_lag > Duration::zero();  // 0 turns min-replicas off
   if (servers_ == 1 && !can_fail_over) {
@@ -72,6 +72,17 @@ void Census::Judge() {
   } else {
     guard_ = Guard::kNone;
   }
+}
+
+bool Census::KnowsAllServers() const {
+  return !(options_.can_fail_over || replicated_) || options_.nodes > 0 || told_servers_;
+}
+
+// Most of the servers follow it now, so none of them was made the primary in its place, unseen by it.
+bool Census::HasBeenAlone() const {
+  const bool is_followed = facts_.replicas == 0 && servers_ == 1 ? true : IsMajority(facts_.in_step, servers_);
+  return options_.kind == HoldOffOptions::Kind::kAuto && options_.has_all_locks && !met_another_ && !facts_.promoted &&
+         KnowsAllServers() && is_followed;
 }
 
 Census::Guard Census::guard() const {
@@ -141,7 +152,8 @@ Census::Request Census::Next(Instant now) const {
           .has_replicas = facts_.replicas > 0 || replicated_,
           .said = std::move(said),
           .server = options_.server,
-          .has_marked = counted_};
+          .has_marked = counted_,
+          .lives = HasBeenAlone()};
 }
 
 bool Census::OnCount(const Count& count, Instant now) {
@@ -191,6 +203,11 @@ void Census::OnRenewed(const core::OwnerId& owner, StoreTime time) {
   if (state_ == State::kCounted && !is_lost_ && time >= since_) confirmed_.insert(owner);
 }
 
+StoreTime Census::HeldOffUntil(Instant now) const {
+  if (!HoldsOff(now)) return {};
+  return state_ != State::kCounted || IsStale(now) ? kOpenEnd : until_;
+}
+
 std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, StoreTime known_until) const {
   if (!HoldsOff(now)) return Cat(known_until.us);
   if (HeldOffUntil(now) == kOpenEnd) return Cat(kOpenEnd.us, ";", kOpenEnd.us, ";0");
@@ -203,11 +220,6 @@ std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, Stor
 
 Duration Census::Left(StoreTime now) const {
   if (!obeys()) return Duration::zero();
-StoreTime Census::HeldOffUntil(Instant now) const {
-  if (!HoldsOff(now)) return {};
-  return state_ != State::kCounted || IsStale(now) ? kOpenEnd : until_;
-}
-
   switch (state_) {
     case State::kNone:
       break;

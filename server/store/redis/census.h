@@ -32,18 +32,19 @@ struct CensusFacts {
   std::string identity;      // of its data: another one after each restart and each promotion; never ""
   core::StoreTime started;   // when its process began, to the second; us = 0: not known
   int replicas = 0;          // that follow it now
+  int in_step = 0;           // of these, those that were heard within the last 2 s
   int min_replicas = 0;      // fewer, and it refuses to write
   core::Duration max_lag{};  // a replica that was silent for longer is not counted for min_replicas
   bool aof_always = false;   // each write is on its disk before it is answered
   bool promoted = false;     // it was a replica once
 };
 
-class Census {
 // As scripts are told of the end of a hold-off that is not known: no clock shows it.
 inline constexpr core::StoreTime kOpenEnd{9'007'199'254'740'991};
 // A hold-off whose end is not known yet is worth another look after this time: as scripts answer (lua/README.md).
 inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
 
+class Census {
  public:
   // What bounds the time for which another server can have gone on granting, unseen by this one.
   enum class Guard {
@@ -75,6 +76,7 @@ inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
     std::vector<AssertedTtls::Assertion> said;
     std::string server;
     bool has_marked = false;  // and since then known_since
+    bool lives = false;       // a hold-off counts from the start of its process, if it has kept all data since
   };
   // Its answer.
   struct Count {
@@ -138,10 +140,10 @@ inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
   bool HoldsOff(core::Instant now) const { return holds_off() || IsStale(now); }
   // Until then what the server said last counts.
   core::Instant known_until() const { return same_ + kKnowledgeLasts; }
-  // The argument `hold_off` of a script that is called for `owner`. `known_until`: by the server's clock, since a call
-  // may run long after it was sent; us = 0: it is not told, so that arguments can be compared.
   // Until then, by the server's clock, scripts grant nobody new a lock; us = 0: they do, kOpenEnd: it is not known yet.
   core::StoreTime HeldOffUntil(core::Instant now) const;
+  // The argument `hold_off` of a script that is called for `owner`. `known_until`: by the server's clock, since a call
+  // may run long after it was sent; us = 0: it is not told, so that arguments can be compared.
   std::string ScriptArgument(const core::OwnerId& owner, core::Instant now, core::StoreTime known_until = {}) const;
   bool Confirms(const core::OwnerId& owner) const { return confirmed_.contains(owner); }
 
@@ -163,6 +165,10 @@ inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
 
   void Judge();
   CompleteIf complete_if() const;
+  // What a promoted server sees may not be all there is: the others join it later.
+  bool KnowsAllServers() const;
+  // No other server can have had its locks since its process began.
+  bool HasBeenAlone() const;
   // When the data may be incomplete.
   core::Duration HoldOff(core::Instant now) const;
 
@@ -174,6 +180,7 @@ inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
   CensusFacts facts_;
   int servers_ = 0;  // the most that were seen or told
   bool told_servers_ = false;
+  bool met_another_ = false;  // server, or run of it: it is no first start
   bool replicated_ = false;
   bool was_replicated_ = false;  // before it had these data: they may be another server's that knows nothing of it
   Guard guard_ = Guard::kNone;   // if the data may be incomplete

@@ -17,6 +17,7 @@ namespace distlock::store {
 namespace {
 
 constexpr core::Duration kEvery = std::chrono::seconds(1);
+constexpr core::Duration kInStep = std::chrono::seconds(2);
 
 int IntOf(std::string_view text) {
   int value = 0;
@@ -161,6 +162,8 @@ void CensusRound::ReadReplication(const redisReply& reply) {
   for (int i = 0; i < facts_.replicas; ++i) {
     if (const auto text = info.Get(Cat("slave", i)); !text.empty()) replicas_.push_back(ReadReplica(text));
   }
+  facts_.in_step = static_cast<int>(std::ranges::count_if(
+      replicas_, [](const ReplicaStatus& replica) { return replica.online && replica.lag < kInStep; }));
 }
 
 void CensusRound::ReadMemory(const redisReply& reply) {
@@ -202,7 +205,7 @@ void CensusRound::Count() {
   call.Arg(CeilMs(kMarkerLives)).Arg(MsOrZero(request.hold_off)).Arg(CeilMs(request.longest_ttl));
   call.Arg(MsOrZero(request.known_hold_off)).Arg(CompleteIfText(request.complete_if)).Arg(Cat(request.started.us));
   call.Arg(request.promoted ? "promoted" : request.has_replicas ? "copied" : "").Arg(AssertedTtls::Text(request.said));
-  call.Arg(request.server).Arg(request.has_marked ? "1" : "0");
+  call.Arg(request.server).Arg(request.has_marked ? "1" : "0").Arg(request.lives ? "1" : "0");
   scripts_->Call(lua::kCensus, std::move(call).Build(),
                  InRound([this, own = request.longest_ttl, marker = marker_](const Answer& answer) {
                    OnCounted(own, marker, answer);
@@ -212,10 +215,10 @@ void CensusRound::Count() {
 
 void CensusRound::OnCounted(core::Duration own_longest, const std::string& marker, const Answer& answer) {
   const auto count = IsError(*answer.reply) ? std::nullopt : ReadCount(*answer.reply);
+  refusal_ = count ? "" : RefusalText(Text(*answer.reply));
   if (!count) {
     // What is known of this server stays; of a new one nothing is, so nobody new is granted a lock.
     owner_->OnCensusRefused(Cat("the census: ", Text(*answer.reply)));
-  refusal_ = count ? "" : RefusalText(Text(*answer.reply));
     return EndRound();
   }
   if (count->longest_ttl > own_longest) {

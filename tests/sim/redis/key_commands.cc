@@ -155,6 +155,7 @@ void Keys(Call& call) {
 }
 
 void FlushAll(Call& call) {
+  call.server.was_emptied = true;
   call.keys().Clear();
   call.keys().Record(call.argv);
   call.reply.Status("OK");

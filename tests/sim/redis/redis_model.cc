@@ -117,7 +117,7 @@ void RedisModel::Restart() {
   server_->subscriptions.clear();
   server_->scripts.clear();
   ++server_->restarts;
-  server_->was_replica = false;
+  server_->was_replica = server_->was_fed = server_->was_emptied = false;
   server_->started_us.reset();
 }
 
@@ -134,7 +134,10 @@ void RedisModel::Apply(const Effects& effects) {
   keys.EndApply();
 }
 
-void RedisModel::CopyDataFrom(const RedisModel& other) { server_->keys.CopyFrom(other.server_->keys); }
+void RedisModel::CopyDataFrom(const RedisModel& other) {
+  server_->was_fed |= server_->keys.replica;
+  server_->keys.CopyFrom(other.server_->keys);
+}
 void RedisModel::BecomeReplica(std::string host, int port) {
   server_->keys.replica = true;
   server_->primary_host = std::move(host);

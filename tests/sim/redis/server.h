@@ -31,6 +31,8 @@ class Server {
   uint32_t restarts = 0;     // tells the lives of a server apart
   uint32_t promotions = 0;   // tells the histories of its data apart
   bool was_replica = false;  // in this life
+  bool was_fed = false;      // in this life another server's data came in
+  bool was_emptied = false;  // in this life, by FLUSHALL
   std::string primary_host;  // of a replica, as INFO shows it
   int primary_port = 0;
   std::vector<std::string> replicas;  // as INFO shows them

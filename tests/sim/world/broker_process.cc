@@ -69,11 +69,13 @@ void BrokerProcess::OpenStore() {
 
 std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions options) {
   const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
-  options.locks.hold_off = {.kind = env_.temper.name_moves ? store::HoldOffOptions::Kind::kIfReplicated
-                                    : env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto
-                                                           : store::HoldOffOptions::Kind::kOff,
-                            .longest_ttl = env_.settings.longest_ttl,
-                            .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes};
+  options.locks.hold_off = {
+      .kind = env_.temper.name_moves ? store::HoldOffOptions::Kind::kIfReplicated
+              : env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto
+                                     : store::HoldOffOptions::Kind::kOff,
+      .longest_ttl = env_.settings.longest_ttl,
+      .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes,
+      .has_all_locks = env_.temper.topology == Topology::kSentinel || env_.temper.topology == Topology::kSingle};
   if (env_.settings.fixed_hold_off > Duration(0)) {
     options.locks.hold_off.kind = store::HoldOffOptions::Kind::kFixed;
     options.locks.hold_off.fixed = env_.settings.fixed_hold_off;

@@ -376,6 +376,11 @@ const std::vector<Fault>& Faults() {
        .where = Where::kHoldOffs,
        .shows = Shows::kCopies,
        .cause = ReplaceByCopy},
+      {.kind = FaultKind::kPromoted,
+       .name = "a server loses all data while no broker is there",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kFirstStarts,
+       .cause = StartAnew},
   };
   return kAll;
 }

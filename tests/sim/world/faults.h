@@ -42,6 +42,7 @@ enum class Shows : uint8_t {
   kGuards,        // what bounded the old primaries of before
   kDeletions,     // data that are deleted in a living server
   kCopies,        // a server of a quorum with the data of another
+  kFirstStarts,   // brokers that find no trace of those before
 };
 
 struct Fault {

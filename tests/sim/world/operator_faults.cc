@@ -169,6 +169,27 @@ void DeleteAllData(World& world) {
   });
 }
 
+void StartAnew(World& world) {
+  constexpr Duration kAllDown = milliseconds(300);
+  Env& env = world.env();
+  StoreProcess& server = world.primary();
+  if (!world.HasOnePrimary() || !AllKnowTheStore(world) || !server.running()) return;
+  const Duration down = kAllDown + world.dice().Between(milliseconds(700), milliseconds(1500));
+  for (const auto& broker : world.brokers()) {
+    env.NoteFault(FaultKind::kBrokerKilled, broker->actor(), down);
+    broker->Restart(milliseconds(20), down);
+  }
+  env.NoteFault(FaultKind::kPromoted, server.actor(), down + HoldOff(world) + seconds(5));
+  const bool restarts = world.dice().Chance(0.5);
+  env.time.After(kAllDown, [&env, &server, restarts] {
+    if (!server.running()) return;
+    env.Log([&] { return server.name() + (restarts ? " restarts empty" : " is emptied") + ", and nobody is there"; });
+    if (restarts) return server.Restart(milliseconds(50), Memory::kNothing);
+    server.Sync();
+    server.model().Execute(0, {"FLUSHALL"});
+  });
+}
+
 void ReplaceByCopy(World& world) {
   Env& env = world.env();
   const auto& servers = world.servers();

@@ -18,6 +18,9 @@ void FlushScripts(World& world);
 void ChangeGuard(World& world);
 // FLUSHALL.
 void DeleteAllData(World& world);
+// All brokers are restarted; while none is there, all data are deleted, or the server restarts empty. So to those who
+// come it looks as if nobody had ever been there.
+void StartAnew(World& world);
 // A server of a quorum is replaced by a machine that has the data of another one, which has missed some votes.
 void ReplaceByCopy(World& world);
 

@@ -135,6 +135,14 @@ void ShowCopies(Dice& dice, Temper& temper) {
   temper.locks = 4;
 }
 
+// Brokers that start on a server without a trace of those before, which has lived for long, or has just begun.
+void ShowFirstStarts(Dice& dice, Temper& temper) {
+  temper.ttls = {seconds(5)};
+  temper.fault_every = seconds(20);
+  temper.late_bytes = 0;
+  MakeUnrenewed(Shows::kFirstStarts, dice, temper);
+}
+
 // Of dice of its own, so that other worlds stay as they are.
 void DrawOperators(uint64_t seed, Temper& temper) {
   Dice dice(seed ^ 0x6f70657261746f72);
@@ -152,6 +160,10 @@ void DrawHoldOffs(uint64_t seed, Temper& temper) {
   const bool fails = temper.topology == Topology::kSentinel || temper.failing_nodes;
   Dice lags(seed ^ 0x6c616773);
   if (fails && lags.Chance(0.05)) return ShowLags(lags, temper);
+  const bool is_one =
+      temper.topology == Topology::kSentinel || (temper.topology == Topology::kSingle && !temper.name_moves);
+  Dice firsts(seed ^ 0x666972737473);
+  if (is_one && firsts.Chance(0.05)) return ShowFirstStarts(firsts, temper);
   Dice dice(seed ^ 0x686f6c646f6666);
   if (!dice.Chance(0.15)) return DrawOperators(seed, temper);
   switch (fails ? dice.Roll(3) : 0) {
