@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
@@ -14,9 +15,31 @@ std::string For(const std::optional<Duration>& left) {
   return left ? absl::StrCat("for another ", FormatDuration(*left)) : "for a while";
 }
 
+// What to do about a server that answers and refuses writes.
+std::string AdviceFor(const std::string& refusal) {
+  if (absl::StrContains(refusal, "NOREPLICAS")) {
+    return "Bring its replicas back, or lower its min-replicas-to-write. Until then renewals are refused, too.";
+  }
+  if (absl::StrContains(refusal, "MISCONF")) {
+    return "It could not save a snapshot: free its disk, then BGSAVE. Until then renewals are refused, too.";
+  }
+  if (absl::StrContains(refusal, "OOM")) {
+    return "It is at maxmemory: give it more, or remove what others keep there. Locks that are held go on.";
+  }
+  if (absl::StrContains(refusal, "NOPERM")) {
+    return "Give the broker's user the rights that lua/README.md lists, under \"Servers and rights\".";
+  }
+  return "deploy/runbooks/StoreRefusesWrites.md says what to do.";
+}
+
 // One server of which some locks are: the only one, or a primary of a Cluster.
 void AddPrimary(const StoreNode& node, bool is_only, std::vector<Obstacle>& found) {
   const std::string locks = is_only ? "" : " whose keys are there";
+  if (!node.refusal.empty()) {
+    found.push_back({absl::StrCat("No lock", locks, " is granted: ", node.address, " refuses writes: ", node.refusal,
+                                  node.refusal.ends_with('.') ? "" : "."),
+                     AdviceFor(node.refusal), is_only});
+  }
   if (node.state == StoreNodeState::kDown) {
     found.push_back({absl::StrCat("The store's server ", node.address, " does not serve",
                                   node.problem.empty() ? "" : ": " + node.problem, "."),
@@ -50,6 +73,8 @@ void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacl
     } else if (!server->not_counted.empty()) {
       out.push_back(
           absl::StrCat(server->address, " is not counted ", For(server->hold_off_left), ": ", server->not_counted));
+    } else if (!server->refusal.empty()) {
+      out.push_back(absl::StrCat(server->address, " refuses writes: ", server->refusal));
     }
   }
   const size_t counted = servers.size() - out.size();
@@ -57,7 +82,8 @@ void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacl
   found.push_back(
       {absl::StrCat("Of ", servers.size(), " servers ", counted, " count, and each grant needs ", needed, ".")});
   for (std::string& one : out) absl::StrAppend(&found.back().advice, found.back().advice.empty() ? "" : "; ", one);
-  absl::StrAppend(&found.back().advice, ". Bring back those that are down; the others count again by themselves.");
+  absl::StrAppend(&found.back().advice,
+                  ". Bring back those that are down or refuse writes; the others count again by themselves.");
 }
 
 }  // namespace

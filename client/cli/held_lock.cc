@@ -93,17 +93,18 @@ void LockKeeper::Ask() {
   });
 }
 
-// Plans another request when broker or store are away and the wait is not over. A wait without an end begins when a
-// broker has the request, or drains: before, more likely the address is wrong.
+// Plans another request when broker or store cannot serve and the wait is not over. A wait without an end begins when a
+// broker has the request, drains, or tells of a hold-off: before, more likely the address is wrong.
 bool LockKeeper::AskAgain(const Refusal& refusal) {
   const bool no_broker = refusal.reason == RefusalReason::kUnreachable;
-  const bool drains = refusal.reason == RefusalReason::kDraining;
-  if (!no_broker && !drains && refusal.reason != RefusalReason::kStoreUnavailable &&
+  const bool ends_by_itself =
+      refusal.reason == RefusalReason::kDraining || refusal.reason == RefusalReason::kStoreHoldOff;
+  if (!no_broker && !ends_by_itself && refusal.reason != RefusalReason::kStoreUnavailable &&
       refusal.reason != RefusalReason::kQuorumNotReached) {
     return false;
   }
   const auto at = Clock::now() + kBetweenRequests;
-  const bool waits_on = flags_.max_wait ? at < since_ + *flags_.max_wait : was_queued_ || drains;
+  const bool waits_on = flags_.max_wait ? at < since_ + *flags_.max_wait : was_queued_ || ends_by_itself;
   if (!waits_on || (no_broker && context_.connect_timeout_given)) return false;
   if (!std::exchange(told_of_outage_, true)) {
     context_.Warn(absl::StrCat("still waiting for ", flags_.Name(), ", although ", refusal.message));

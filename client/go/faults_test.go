@@ -292,3 +292,18 @@ func TestHoldOff(t *testing.T) {
 	check(t, errors.As(err, &unavailable) && unavailable.Reason == distlock.ReasonStoreHoldOff &&
 		unavailable.RetryAfter == time.Minute, "%v", err)
 }
+
+func TestALockIsNotFreeDuringAHoldOff(t *testing.T) {
+	t.Parallel()
+	broker := fakebroker.New(t)
+	left := map[string]*durationpb.Duration{"held off": durationpb.New(time.Minute)}
+	broker.OnUnary["GetLock"] = func(_ context.Context, request any) (any, error) {
+		key := request.(*pb.GetLockRequest).Key
+		return &pb.GetLockResponse{Lock: &pb.LockInfo{Key: key}, HoldOff: left[key]}, nil
+	}
+	dl := dial(t, broker.Address)
+	info := must[*distlock.LockInfo](t)(dl.Inspect(background, "k"))
+	check(t, info.Free() && info.HoldOff == 0, "%v", info)
+	info = must[*distlock.LockInfo](t)(dl.Inspect(background, "held off"))
+	check(t, !info.Free() && info.HoldOff == time.Minute, "%v", info)
+}

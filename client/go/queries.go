@@ -27,7 +27,9 @@ func (c *Client) Inspect(ctx context.Context, key string, options ...QueryOption
 	if err != nil {
 		return nil, err
 	}
-	return lockInfoOf(response.Lock), nil
+	info := lockInfoOf(response.Lock)
+	info.HoldOff = response.HoldOff.AsDuration()
+	return info, nil
 }
 
 // List goes over the held locks of a namespace whose keys begin with prefix, in no particular order. An error, as of
@@ -44,7 +46,9 @@ func (c *Client) List(ctx context.Context, prefix string, options ...QueryOption
 				return
 			}
 			for _, lock := range response.Locks {
-				if !yield(lockInfoOf(lock), nil) {
+				info := lockInfoOf(lock)
+				info.HoldOff = response.HoldOff.AsDuration()
+				if !yield(info, nil) {
 					return
 				}
 			}

@@ -110,10 +110,14 @@ type LockInfo struct {
 	QueueLength int
 	HolderCount int
 	Block       *Block // nil: it is not blocked
+	// Of Inspect and List: so long nobody is newly granted a lock, since the store may have forgotten a holder.
+	HoldOff time.Duration
 }
 
-// Free tells whether nobody holds it or waits for it, and it is not blocked.
-func (l *LockInfo) Free() bool { return l.HolderCount == 0 && l.QueueLength == 0 && l.Block == nil }
+// Free tells whether nobody holds it or waits for it, and neither a block nor a hold-off runs.
+func (l *LockInfo) Free() bool {
+	return l.HolderCount == 0 && l.QueueLength == 0 && l.Block == nil && l.HoldOff == 0
+}
 
 // Queued is the place in the queue at the moment of joining it.
 type Queued struct {

@@ -69,6 +69,27 @@ TEST(Explain, AHoldOff) {
   EXPECT_FALSE(found[0].stops_all) << "the other primary grants";
 }
 
+TEST(Explain, AServerThatRefusesWrites) {
+  StoreNode refuses = Node("a:1");
+  refuses.refusal = "OOM command not allowed when used memory > 'maxmemory'.";
+  auto found = ObstaclesOf(Broker({refuses}));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].what, "No lock is granted: a:1 refuses writes: " + refuses.refusal);
+  EXPECT_THAT(found[0].advice, HasSubstr("maxmemory"));
+  EXPECT_TRUE(found[0].stops_all);
+  found = ObstaclesOf(Broker({refuses, Node("b:1")}));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].what, HasSubstr("No lock whose keys are there is granted: a:1 "));
+  EXPECT_FALSE(found[0].stops_all) << "the other primary grants";
+  refuses.state = StoreNodeState::kHeldOff;
+  refuses.refusal = "NOREPLICAS Not enough good replicas to write";
+  found = ObstaclesOf(Broker({refuses}));
+  ASSERT_THAT(found, SizeIs(2)) << "either is enough to grant nothing";
+  EXPECT_THAT(found[0].what, HasSubstr("to write."));
+  EXPECT_THAT(found[0].advice, HasSubstr("replicas back"));
+  EXPECT_THAT(found[1].what, HasSubstr("newly granted"));
+}
+
 TEST(Explain, TooFewReplicas) {
   BrokerStatus status = Broker({Node("a:1")});
   status.wait_replicas = 2;
@@ -91,6 +112,17 @@ TEST(Explain, AQuorumWithoutItsMajority) {
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].what, "Of 3 servers 1 count, and each grant needs 2.");
   EXPECT_THAT(found[0].advice, HasSubstr("b:1 is down; c:1 is not counted for another 12s: it may have forgotten"));
+}
+
+TEST(Explain, AQuorumOfWhichMostRefuseWrites) {
+  std::vector<StoreNode> nodes = {Node("a:1"), Node("b:1"), Node("c:1")};
+  for (StoreNode& node : nodes) node.independent = true;
+  nodes[0].refusal = "OOM is its word";
+  EXPECT_THAT(ObstaclesOf(Broker(nodes)), IsEmpty()) << "two of three are enough";
+  nodes[1].refusal = "MISCONF is its word";
+  const auto found = ObstaclesOf(Broker(nodes));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].advice, HasSubstr("a:1 refuses writes: OOM is its word; b:1 refuses writes: MISCONF"));
 }
 
 }  // namespace

@@ -277,8 +277,8 @@ def test_a_bounded_wait_goes_on_while_there_is_no_broker(ctl, api, folder):
         late.stop()
 
 
-@pytest.mark.parametrize("reason", ["STORE_UNAVAILABLE", "QUORUM_NOT_REACHED"])
-def test_a_bounded_wait_goes_on_while_there_is_no_store(ctl, fake, reason):
+@pytest.mark.parametrize("reason", ["STORE_UNAVAILABLE", "QUORUM_NOT_REACHED", "STORE_HOLD_OFF"])
+def test_a_bounded_wait_goes_on_while_the_store_cannot_serve(ctl, fake, reason):
     fake.fake.refusal = (reason, "no store", [])
     assert ctl("run", "k", "-w", "100ms", "--", "echo", "no").returncode == 69
     waiter = ctl.start("run", "k", "-w", "10m", "--", "echo", "ran")

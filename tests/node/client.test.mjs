@@ -259,6 +259,15 @@ test('an election', async context => {
   assert.equal((await dl.leader('boss')).value, 'uno');
 });
 
+test('a lock is not free during a hold-off', async context => {
+  const {broker, connect} = await stand(context);
+  const dl = connect(broker.url);
+  const left = {'held off': duration(38_000)};
+  broker.unary.GetLock = ({key}) => ({lock: message(wire.LockInfo, {key}), holdOff: left[key]});
+  const [free, heldOff] = [await dl.inspect('k'), await dl.inspect('held off')];
+  assert.deepEqual([free.isFree, free.holdOff, heldOff.isFree, heldOff.holdOff], [true, 0, false, 38_000]);
+});
+
 test('detached leases repeat what had no answer, and end by the clock', async context => {
   const {broker, connect} = await stand(context);
   const dl = connect(broker.url);

@@ -7,6 +7,7 @@ import grpc
 import pytest
 from contract import says
 from distlock import _channel, _core, _status
+from distlock.v1 import look_pb2
 from fake_broker import FakeBroker, eventually
 
 
@@ -51,6 +52,19 @@ def test_refusals(broker, connect, reason, kind):
     with pytest.raises(kind) as refused:
         connect(broker.url).lock("k").acquire()
     assert refused.value.reason == reason and refused.value.message == "why"
+
+
+def test_a_lock_is_not_free_during_a_hold_off(broker, connect):
+    def answer(request, context):
+        response = look_pb2.GetLockResponse(lock={"key": request.key})
+        if request.key == "held off":
+            response.hold_off.FromSeconds(38)
+        return response
+
+    broker.unary["GetLock"] = answer
+    dl = connect(broker.url)
+    free, held_off = dl.inspect("k"), dl.inspect("held off")
+    assert (free.is_free, free.hold_off, held_off.is_free, held_off.hold_off) == (True, 0, False, 38)
 
 
 def test_leaving_a_lost_lock_raises(broker, connect):

@@ -138,13 +138,15 @@ function blockOf(block: wire.LockBlock | undefined): Block | undefined {
   return {startTime: block.startTime, timeLeft: fromWire(block.timeLeft), owner: block.owner};
 }
 
-export function lockInfoOf(lock: wire.LockInfo | undefined): LockInfo {
+export function lockInfoOf(lock: wire.LockInfo | undefined, heldOff?: WireDuration): LockInfo {
   const from = lock ?? wire.LockInfo.decode(new Uint8Array());
   const waiters = from.waiters.map(({waiterId, owner, metadata, mode, permits, startTime, brokerId}) => (
     {waiterId, owner, metadata, mode: modeOf(mode), permits, startTime, brokerId}));
   const {namespace, key, fencingToken: token, queueLength, holderCount, block} = from;
+  const holdOff = fromWire(heldOff);
   return {namespace, key, holders: from.holders.map(holderOf), waiters, token, queueLength, holderCount,
-    block: blockOf(block), isFree: holderCount === 0 && queueLength === 0 && block === undefined};
+    block: blockOf(block), holdOff,
+    isFree: holderCount === 0 && queueLength === 0 && block === undefined && holdOff === 0};
 }
 
 export function queuedOf(queued: AcquireQueued): Queued {

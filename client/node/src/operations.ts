@@ -44,7 +44,8 @@ async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Cod
 
 export async function inspect(core: Core, namespace: string, key: string, maxWaiters?: number): Promise<LockInfo> {
   const request = {namespace, key, ...(maxWaiters === undefined ? {} : {maxWaiters})};
-  return lockInfoOf((await call(core, 'GetLock', GetLockRequest, GetLockResponse, () => request)).lock);
+  const {lock, holdOff} = await call(core, 'GetLock', GetLockRequest, GetLockResponse, () => request);
+  return lockInfoOf(lock, holdOff);
 }
 
 export async function* list(core: Core, namespace: string, keyPrefix: string,
@@ -53,7 +54,7 @@ export async function* list(core: Core, namespace: string, keyPrefix: string,
   do {
     const request = {namespace, keyPrefix, pageSize: LOCKS_A_PAGE, pageToken};
     const page = await call(core, 'ListLocks', ListLocksRequest, ListLocksResponse, () => request);
-    for (const lock of page.locks) yield lockInfoOf(lock);
+    for (const lock of page.locks) yield lockInfoOf(lock, page.holdOff);
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
 }

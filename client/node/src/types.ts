@@ -147,7 +147,9 @@ export interface LockInfo {
   queueLength: number;
   holderCount: number;
   block: Block | undefined;
-  /** Nobody holds it or waits for it, and it is not blocked. */
+  /** Of inspect and list: for so many milliseconds nobody is newly granted a lock; a holder may have been forgotten. */
+  holdOff: number;
+  /** Nobody holds it or waits for it, and neither a block nor a hold-off runs. */
   isFree: boolean;
 }
 

@@ -60,7 +60,7 @@ class Taken {
   }
 
   * take({locks, listed}: WatchLocksResponse): Generator<LockInfo, void, undefined> {
-    for (const lock of locks.map(lockInfoOf)) {
+    for (const lock of locks.map(lock => lockInfoOf(lock))) {
       const name = JSON.stringify([lock.namespace, lock.key]);
       if (lock.isFree) this.told.delete(name);
       else this.told.set(name, {lock, again: true});

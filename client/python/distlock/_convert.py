@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts between the wire's messages and this package's values."""
 from datetime import datetime, timezone
-from typing import Any, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 from distlock._clock import SECOND, nanoseconds
 from distlock.errors import InvalidRequest, Refused, kind_of
 from distlock.types import Block, Holder, LockInfo, Mode, Options, Outcome, Queued, Waiting
-from distlock.v1 import lock_pb2
+from distlock.v1 import lock_pb2, look_pb2
 from distlock.v1 import lock_service_pb2 as wire
 
 REASON = "REFUSAL_REASON_"
@@ -102,11 +102,19 @@ def _block(message: Any) -> Optional[Block]:
     return Block(_time(block, "start_time"), _seconds(block.time_left), block.owner)
 
 
-def lock_info(lock: lock_pb2.LockInfo) -> LockInfo:
+def lock_info(lock: lock_pb2.LockInfo, hold_off: float = 0.0) -> LockInfo:
     waiters = tuple(Waiting(w.waiter_id, w.owner, dict(w.metadata), _mode(w.mode), w.permits, _time(w, "start_time"),
                             w.broker_id) for w in lock.waiters)
     return LockInfo(lock.namespace, lock.key, _holders(lock), waiters, lock.fencing_token, lock.queue_length,
-                    lock.holder_count, _block(lock))
+                    lock.holder_count, _block(lock), hold_off)
+
+
+def lock_of(response: look_pb2.GetLockResponse) -> LockInfo:
+    return lock_info(response.lock, _seconds(response.hold_off))
+
+
+def locks_of(response: look_pb2.ListLocksResponse) -> List[LockInfo]:
+    return [lock_info(lock, _seconds(response.hold_off)) for lock in response.locks]
 
 
 def queued(message: wire.AcquireQueued) -> Queued:

@@ -38,14 +38,14 @@ def inspect(namespace: str, key: str, max_waiters: Optional[int]) -> "Operation[
     if max_waiters is not None:
         request.max_waiters = max_waiters
     response = yield Call("GetLock", request)
-    return _convert.lock_info(response.lock)
+    return _convert.lock_of(response)
 
 
 def page(namespace: str, prefix: str, token: str) -> "Operation[Tuple[List[LockInfo], str]]":
     request = look.ListLocksRequest(namespace=namespace, key_prefix=prefix, page_size=MAX_LOCKS_A_PAGE,
                                     page_token=token)
     response = yield Call("ListLocks", request)
-    return [_convert.lock_info(lock) for lock in response.locks], response.next_page_token
+    return _convert.locks_of(response), response.next_page_token
 
 
 def check_token(namespace: str, key: str, token: int) -> "Operation[bool]":

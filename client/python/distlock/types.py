@@ -128,7 +128,11 @@ class Block:
 
 @dataclass(frozen=True)
 class LockInfo:
-    """A lock as the store knows it. Counts are complete, lists are bounded. token: of the latest grant; 0: none."""
+    """A lock as the store knows it. Counts are complete, lists are bounded. token: of the latest grant; 0: none.
+
+    hold_off, of inspect and list: seconds for which nobody is newly granted a lock, since the store may have forgotten
+    a holder.
+    """
 
     namespace: str
     key: str
@@ -138,11 +142,12 @@ class LockInfo:
     queue_length: int
     holder_count: int
     block: Optional[Block]
+    hold_off: float = 0.0
 
     @property
     def is_free(self) -> bool:
-        """Nobody holds it, waits for it, or is kept from it."""
-        return not self.holder_count and not self.queue_length and self.block is None
+        """Nobody holds it, waits for it, or is kept from it by a lock_delay or a hold-off."""
+        return not (self.holder_count or self.queue_length or self.block or self.hold_off)
 
 
 @dataclass(frozen=True)
