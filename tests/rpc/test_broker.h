@@ -112,4 +112,14 @@ struct Details : contract::Details {
   static wire::RpcStatus Read(const grpc::Status& status);
 };
 
+// The lock as GetLock shows it.
+inline v1::LockInfo Look(TestBroker& broker, const std::string& key) {
+  grpc::ClientContext context;
+  v1::GetLockRequest request;
+  request.set_key(key);
+  v1::GetLockResponse response;
+  EXPECT_TRUE(broker.locks().GetLock(&context, request, &response).ok());
+  return response.lock();
+}
+
 }  // namespace distlock::rpc

@@ -58,15 +58,6 @@ std::pair<grpc::Status, uint32_t> Force(TestBroker& broker, const std::string& k
   return {status, response.released()};
 }
 
-v1::LockInfo Look(TestBroker& broker, const std::string& key) {
-  grpc::ClientContext context;
-  v1::GetLockRequest request;
-  request.set_key(key);
-  v1::GetLockResponse response;
-  EXPECT_TRUE(broker.locks().GetLock(&context, request, &response).ok());
-  return response.lock();
-}
-
 v1::LockMode ModeShown(TestBroker& broker, const std::string& key) {
   const v1::LockInfo lock = Look(broker, key);
   return lock.holders_size() == 1 ? lock.holders(0).mode() : v1::LOCK_MODE_UNSPECIFIED;

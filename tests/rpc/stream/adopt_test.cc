@@ -29,15 +29,6 @@ v1::SessionEvent NextAbout(TestSession& session, int64_t id) {
   return event;
 }
 
-v1::LockInfo Look(TestBroker& broker, const std::string& key) {
-  v1::GetLockRequest request;
-  request.set_key(key);
-  v1::GetLockResponse response;
-  grpc::ClientContext context;
-  EXPECT_TRUE(broker.locks().GetLock(&context, request, &response).ok());
-  return response.lock();
-}
-
 TEST(Adopt, TakesALeaseFromAnotherSession) {
   TestBroker broker;
   TestSession former(broker.locks());
