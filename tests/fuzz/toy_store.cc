@@ -135,7 +135,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     }
     case 8: {
       const bool was_holder = bytes.Flag();
-      return core::GiveBackDone{was_holder, bytes.Flag(), bytes.Flag(), holders()};
+      return core::GiveBackDone{was_holder, bytes.Flag(), bytes.Flag(), Difference(bytes), holders()};
     }
     case 9:
       return core::AcquireMismatch{static_cast<core::Mode>(bytes.Below(3)), bytes.Byte()};

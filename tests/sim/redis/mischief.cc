@@ -302,8 +302,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
   const auto asked = AskedBy(twins_->model(), brokers_[0].keys().Holder(lock), spec.owner);
   if (asked && action.a % 6 < 4 && action.broker % 4 != 0) {
     marks = ballot::Marks::Of(asked->number);
-    for (size_t i = 0; i < kBrokers; ++i)
-      if (asked->broker_id == BrokerId(i)) broker = i;
+    for (size_t i = 0; i < kBrokers; ++i) broker = asked->broker_id == BrokerId(i) ? i : broker;
   }
   ballot::NodeCommand command;
   switch (action.a % 6) {
@@ -319,7 +318,8 @@ std::string Mischief::VoteBytes(const Action& action) const {
       break;
     case 3:
       command = ballot::ReleaseNamed{
-          lock, spec.owner, token, marks, milliseconds(Pick(kBlockMs, action.b)), action.c % 4 == 0, least};
+          lock, spec.owner, token, marks, milliseconds(Pick(kBlockMs, action.b)), action.a % 2 == 0, action.c % 4 == 0,
+          least};
       break;
     default:
       command = ballot::AskVote{spec,
