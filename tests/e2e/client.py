@@ -135,8 +135,8 @@ class Client:
 
     @staticmethod
     def spec(key, max_wait=None, **fields):
-        """A LockSpec; durations (ttl, max_wait, max_hold, lock_delay) in seconds. max_wait=0 is one try."""
-        for name in ("ttl", "max_hold", "lock_delay"):
+        """A LockSpec; durations (ttl, max_wait, max_hold, min_hold, lock_delay) in seconds. max_wait=0 is one try."""
+        for name in ("ttl", "max_hold", "min_hold", "lock_delay"):
             if name in fields:
                 fields[name] = duration(fields[name])
         spec = api().LockSpec(key=key, **fields)

@@ -234,3 +234,17 @@ def test_the_next_waiter_gets_a_lock_when_max_hold_passes(world, redis):
         assert waiting[key].granted().token > token
         assert waiting[key].at("granted") - began < 1 + SLACK_S, "only when the ttl had ended"
     assert failure(client.renew, detached.lease_id).reason == "NOT_HOLDER"
+
+
+# ---- min_hold ----
+
+@row("it is released before its `min_hold` is over")
+def test_a_lock_that_is_released_early_is_free_when_its_min_hold_has_passed_since_the_grant(world, redis):
+    left, right = (world.client(daemon.url) for daemon in two_brokers(world, redis, *PATIENT))
+    holder = Holder(left, "session", ttl=LONG_TTL_S, min_hold=1.5).granted()
+    granted = boot_now()
+    assert holder.release() == api().RELEASE_OUTCOME_RELEASED
+    assert left.lock("k").block.min_hold.ToMilliseconds() == 1500
+    waiting = waiter(right, ttl=LONG_TTL_S)
+    assert waiting.granted().token > holder.token
+    assert 1.4 < waiting.at("granted") - granted < 1.5 + SLACK_S, "only when the ttl had ended"
