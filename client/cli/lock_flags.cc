@@ -132,8 +132,7 @@ void AddOncePerFlag(CLI::App& command, LockFlags& flags) {
         }
         flags.once_per = value;
       },
-      "After CMD has ended, keep the lock from everybody until this long after its start, less a slack of a tenth, at "
-      "most 1m: so of several hosts that start the same job one runs it in each period");
+      "One run in each period of this length: nobody gets the lock before, less a tenth, at most 1m");
 }
 
 void AddResumeFlag(CLI::App& command, LockFlags& flags) {

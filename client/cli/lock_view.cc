@@ -162,7 +162,7 @@ Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json) {
   permits ? json.Number("limit", permits->limit) : json.Null("limit");
   permits && permits->free ? json.Number("free", *permits->free) : json.Null("free");
   AddBlock(json, lock);
-  lock.hold_off ? json.Number("hold_off_ms", InMillis(*lock.hold_off)) : json.Null("hold_off_ms");
+  if (lock.hold_off) json.Number("hold_off_ms", InMillis(*lock.hold_off));
   json.List("holders", holders);
   if (!with_waiters) return json;
   std::vector<Json> waiters;

@@ -332,10 +332,9 @@ struct RenewDoneBatch {
 struct GiveBackDone {
   bool was_holder = false;
   bool was_waiter = false;
-  bool look = false;       // this broker is to tend its queue at once
-  Duration blocked_for{};  // nobody gets the lock for this long
-  // The next holders that are waiters of this broker (no notices are sent for them).
-  std::vector<HolderView> next;
+  bool look = false;             // this broker is to tend its queue at once
+  Duration blocked_for{};        // nobody gets the lock for this long
+  std::vector<HolderView> next;  // holders that are waiters of this broker: no notices are sent for them
 };
 
 struct TendDone {

@@ -198,7 +198,7 @@ class TestShowAndLs:
         assert "\n  waiter 1 eve  exclusive  since 20" in text
         [lock] = ctl.json("show", "k")
         assert list(lock) == ["namespace", "key", "token", "queue_length", "holder_count", "limit", "free", "block",
-                              "hold_off_ms", "holders", "waiters"]
+                              "holders", "waiters"]
         assert lock["block"] is None and "blocked" not in lock["holders"][0]
         assert lock["holders"][0]["owner"] == "bob" and lock["holders"][0]["metadata"] == {"why": "test"}
         assert lock["waiters"][0]["owner"] == "eve" and lock["waiters"][0]["since"].startswith("20")

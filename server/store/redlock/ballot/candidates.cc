@@ -358,10 +358,9 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
 
 void Candidates::OnSettled(NodeIndex node, const Claim& claim) {
   Candidate* const candidate = Find(claim);
-  if (candidate == nullptr || !context_.nodes.IsUp(node) || debts_.Blocks(node, claim)) return;
-  Stand& stand = candidate->stands[node];
-  if (candidate->phase != Phase::kVoting || !candidate->waits || stand.answer != StandAnswer::kNothing) return;
-  SendAsk(*candidate, node);
+  if (candidate == nullptr || candidate->phase != Phase::kVoting || !candidate->waits) return;
+  const bool may_ask = context_.nodes.IsUp(node) && !debts_.Blocks(node, claim);
+  if (may_ask && candidate->stands[node].answer == StandAnswer::kNothing) SendAsk(*candidate, node);
 }
 
 void Candidates::AskAllOf(NodeIndex node, const LockName& name) {
