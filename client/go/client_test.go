@@ -78,8 +78,7 @@ func TestALockAndItsRelease(t *testing.T) {
 	check(t, !dl.Connected(), "Dial does not connect")
 	held := lock(t, dl, "k", distlock.Owner("me"), distlock.TTL(5*time.Second), distlock.MaxHold(time.Minute),
 		distlock.Metadata(map[string]string{"a": "b"}), distlock.Namespace("n"), distlock.Policy(distlock.Adaptive),
-		distlock.LockDelay(time.Second), distlock.OnDisconnect(distlock.DisconnectExpire), distlock.Resume(),
-		distlock.NoLinger())
+		distlock.LockDelay(time.Second), distlock.OnDisconnect(distlock.DisconnectExpire), distlock.Resume())
 	check(t, held.Key() == "k" && held.Token() == 1 && held.HolderID() == "h" && held.HoldCount() == 1, "%v", held)
 	check(t, held.Valid() && held.Err() == nil && held.Context().Err() == nil, "it is held")
 	check(t, held.ValidFor() > 0 && held.ValidFor() <= 3*time.Second && !held.Deadline().IsZero(), "its deadline")
@@ -87,7 +86,7 @@ func TestALockAndItsRelease(t *testing.T) {
 	check(t, spec.Namespace == "n" && spec.Owner == "me" && spec.Ttl.AsDuration() == 5*time.Second &&
 		spec.MaxWait == nil &&
 		spec.MaxHold.AsDuration() == time.Minute && spec.Metadata["a"] == "b" && spec.LockDelay.AsDuration() == time.Second &&
-		spec.Policy == pb.QueuePolicy_QUEUE_POLICY_ADAPTIVE && spec.Resume && spec.NoLinger &&
+		spec.Policy == pb.QueuePolicy_QUEUE_POLICY_ADAPTIVE && spec.Resume &&
 		spec.OnDisconnect == pb.OnDisconnect_ON_DISCONNECT_EXPIRE, "the options are sent: %v", spec)
 	done := held.Context().Done()
 	outcome, err := held.Release(background)

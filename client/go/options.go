@@ -160,10 +160,6 @@ func Reentrant() Option { return option(func(r *request) { r.spec.Reentrant = tr
 // reached before the last promise ends (3 s).
 func Resume() Option { return option(func(r *request) { r.spec.Resume = true }) }
 
-// NoLinger has the lock come from the store, and go back at once: a broker with --linger may otherwise keep a lock for
-// a moment after its release and give it to its next caller without asking the store.
-func NoLinger() Option { return option(func(r *request) { r.spec.NoLinger = true }) }
-
 // Want is one of several locks that are taken together: see Client.LockAll.
 type Want struct {
 	Key     string

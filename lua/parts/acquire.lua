@@ -4,17 +4,15 @@
 -- the reply.
 if granted then
   tell(watchers)
-  return {GRANTED, NOW, NOW, NOW, granted ~= true and granted or nil}
+  return {GRANTED, NOW, NOW, NOW}
 end
 own_tag = channel
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
-local is_cover = h.kind == 'x' and is_readers(h.value)
-if h.mine and h.kind == 'x' and string.byte(want) == (is_cover and 115 or 120) then
+if h.mine and h.kind == 'x' and string.byte(want) == 120 then
   redis.call('PEXPIRE', HOLDER, str(px))
-  local last = is_cover and str(math.max(tonumber(h.mine.token), (last_token(stored)) or 0))
-  return {GRANTED, NOW, h.mine.token, h.mine.since, last or nil}
+  return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
 local last, length, entries = nil, waiting, nil
 last, bad = last_token(stored)
@@ -31,12 +29,9 @@ end
 drop_expired(h)
 -- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. A
 -- request that does not mix waits until the holders are gone; then its own kind and limit count.
--- Of a lock that may linger its broker is told that it is wanted.
-local keeper = h.kind == 'x' and keeper_of(h.value)
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
 if h.mine or not mixes and wait == '0' then
-  if keeper and keeper ~= broker then publish(keeper, 'recall') end
-  return {MISMATCH, NOW, is_cover and 's' or h.kind, h.limit or 0, keeper and 'lingers' or nil}
+  return {MISMATCH, NOW, h.kind, h.limit or 0}
 end
 
 -- Another try of the same request may have a place: this one takes it over, unless it had one of its own before, or the
@@ -86,7 +81,6 @@ if fits(h, me) then
   length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
   in_front = count_in_front()
 end
-if keeper and keeper ~= broker then publish(keeper, 'recall') end
 local left = left_ms(h)
 if wait == '0' then
   -- Holders whom it could join are not what keeps it out.

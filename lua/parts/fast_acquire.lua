@@ -1,29 +1,21 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Step, the fast paths of an acquire. Uses acquire's arguments and what MGET said of the lock: value (B:h), stored
 -- (B:t), watchers (B:v). Returns the reply. Anything else goes on behind it, with nothing written, but for a grant of a
--- watched lock, which sets `granted`, to the last token of a cover if it is one; `waiting` may then be the length of
--- the queue. A cover is granted only here: behind it `info` has no mark of that.
+-- watched lock, which sets `granted`; `waiting` may then be the length of the queue.
 local granted, refusal, waiting
 -- include parts/in_time.lua
 -- include parts/token_check.lua
-local covers = string.byte(want) == 115 and string.byte(info) == 108
--- Fast path: EXCLUSIVE or a cover, no holder, empty queue.
-if in_time and not value and (covers or string.byte(want) == 120) and now_is_next and
-  redis.pcall('ZCARD', QUEUE) == 0 then
+-- Fast path: EXCLUSIVE, no holder, empty queue.
+if in_time and not value and string.byte(want) == 120 and now_is_next and redis.pcall('ZCARD', QUEUE) == 0 then
   local mine = '1;' .. owner .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
   local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
 -- include parts/fast_grant.lua
   if refusal then return refusal end
-  if granted and covers then
-    granted = string.format('%.0f', now + COVER_TOKENS)
-    redis.call('SET', TOKEN, granted, 'PX', keep)
-    if not watchers then return {GRANTED, NOW, NOW, NOW, granted} end
-  elseif granted then
+  if granted then
     granted = true
     if not watchers then return {GRANTED, NOW, NOW, NOW} end
   end
 end
-if covers and not granted then info = string.match(info, '^l;%x+;r;(.*)$') or info end
 -- Fast path: SHARED, empty queue, and nobody, or readers none of whom may have expired; the caller is none of them.
 if not granted and in_time and not value and string.byte(want) == 115 and stored and now_is_next then
   waiting = redis.pcall('ZCARD', QUEUE)
@@ -45,13 +37,12 @@ if not granted and in_time and not value and string.byte(want) == 115 and stored
     granted = true
     if not watchers then return {GRANTED, NOW, NOW, NOW} end
   end
--- Fast path: one EXCLUSIVE holder, whose broker need not hear of it, and a new EXCLUSIVE waiter that goes to the end of
--- the queue.
+-- Fast path: one EXCLUSIVE holder, and a new EXCLUSIVE waiter that goes to the end of the queue.
 elseif value and not watchers and wait == '1' and want == 'x' and preferred == '0' and stored and now_is_next then
-  local holder, token, info_at = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;()')
+  local holder, token = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;')
   local length, entries = redis.pcall('ZCARD', QUEUE), redis.pcall('HLEN', WAITERS)
   local request = string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16)
-  if holder and #holder == 32 and #token <= 16 and holder ~= owner and string.byte(value, info_at) ~= 108 and
+  if holder and #holder == 32 and #token <= 16 and holder ~= owner and
     type(length) == 'number' and length < tonumber(max_waiters) and type(entries) == 'number' and
       (length > 0 or entries == 0) and
     not (request and (string.sub(holder, 1, 16) == request or

@@ -1,18 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Step, the fast paths of a release: nobody watches, and either the caller holds the lock EXCLUSIVE or SHARED and
 -- nobody waits, or it holds it EXCLUSIVE and the next waiter wants it EXCLUSIVE, too, and waits at the caller's broker,
--- which needs no notice. A holder that may linger is its broker's to end, and one with a min_hold may leave a block.
--- Uses owner, token, broker, keep, hold_off, and what MGET said of the lock: value (B:h), stored (B:t), watchers (B:v).
--- Returns the reply. Anything else goes on behind it, with nothing written; `waiting`, which the caller declares, may
--- then be the length of the queue.
+-- which needs no notice. A holder with a min_hold may leave a block. Uses owner, token, broker, keep, hold_off, and
+-- what MGET said of the lock: value (B:h), stored (B:t), watchers (B:v). Returns the reply. Anything else goes on
+-- behind it, with nothing written; `waiting`, which the caller declares, may then be the length of the queue.
 local held, info_at
 -- include parts/in_time.lua
 if not watchers and value and string.sub(value, 1, 35) == '1;' .. owner .. ';' then
   held, info_at = string.match(value, '^(%d+);%d+;%d+;%d+;()', 36)
 end
-if held and #held <= 16 and (token == '0' or token == held) and
-  string.byte(value, info_at) ~= 109 and
-  (string.byte(value, info_at) ~= 108 or string.sub(value, info_at + 2, info_at + 17) == broker) then
+if held and #held <= 16 and (token == '0' or token == held) and string.byte(value, info_at) ~= 109 then
   waiting = redis.pcall('ZCARD', QUEUE)
   if waiting == 0 then
     redis.call('DEL', HOLDER)

@@ -6,9 +6,8 @@
 local GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED = 1, 2, 3, 4, 5, 6, 7
 local NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED, INSPECTED, MISMATCH = 8, 9, 10, 11, 12, 13, 14
 local DOWNGRADED, TOLD, ADOPTED, CENSUSED, PROBED = 15, 16, 17, 18, 19
-local CONFIRMED, LOW, JOINED, YIELDED, MEMBER, SCHEMA, NOTED, KEPT = 20, 21, 22, 23, 24, 25, 26, 27
+local CONFIRMED, LOW, JOINED, YIELDED, MEMBER, SCHEMA = 20, 21, 22, 23, 24, 25
 local MAX_TOKEN, MAX_PX, MAX_WATCHERS, WATCHER = 9007199254740991, 2147483647, 100, '(%x+):?([^;,]*);(%d+),'
-local COVER_TOKENS = 255 -- so many tokens behind its own are a cover's at once
 local TRY = 'fe' -- how the owner_id of a try of a request begins
 local HOLDER, TOKEN, QUEUE, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local WATCHERS = string.sub(HOLDER, 1, -2) .. 'v'

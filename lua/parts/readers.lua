@@ -25,7 +25,7 @@ for j = first, fits and last or 0 do
     reply = nil -- what the server has told of this owner holds no longer
   elseif byte(item) == 97 then
     local late, px, terms, info_at = match(item, '^(%d+);(%d+);sa?;(%d+;%d+);()', 36)
-    if late and not slot and byte(item, info_at) ~= 108 and (late == '0' or #late == #NOW and NOW < late) then
+    if late and not slot and (late == '0' or #late == #NOW and NOW < late) then
       px, token = tonumber(px), token < now and now or token + 1
       local expiry, text = now + px * 1000, string.format('%.0f', token)
       used, longest, soonest = used + 1, px > longest and px or longest, expiry < soonest and expiry or soonest

@@ -61,24 +61,6 @@ end
 -- What an EXCLUSIVE holder says of itself.
 local function info_of(holder) return string.match(holder.value, '^1;%x+;%d+;%d+;%d+;%d+;(.*)$') end
 
--- The broker of an EXCLUSIVE holder that may keep the lock for its next lease: it is told when somebody wants the lock.
--- nil: the holder is no such one.
-local function keeper_of(value) return string.match(value, '^1;%x+;%d+;%d+;%d+;%d+;l;(%x+);') end
-
--- Whether such a holder is a reader, whose broker may have other readers beside it that the server does not know.
-local function is_readers(value) return string.find(value, '^1;%x+;%d+;%d+;%d+;%d+;l;%x+;r;') ~= nil end
-
--- The lock of such a holder may be its broker's next lease's already, which the server does not know yet. So nobody but
--- that broker ends, renews or takes over such a hold: it is told to say who has it, and the caller is to ask again. The
--- reply; nil: `broker` is that broker, or `holder` is no such one. `tag`: of the brokers' channels here, as of send.
-local function settle(holder, broker, tag, key)
-  local keeper = keeper_of(holder.value)
-  if not keeper or keeper == broker then return nil end
-  local prefix, name = string.match(key or HOLDER, '^(.-):{(.*)}:h$')
-  send(prefix, keeper, tag or '', name .. '\nsettle;' .. holder.owner .. ';' .. holder.token)
-  return {KEPT, NOW}
-end
-
 -- Whether `holder` is `owner` under `token`. Token 0 is any: a caller that lost an answer does not know it.
 local function is_held_by(holder, owner, token)
   return holder.owner == owner and (token == '0' or holder.token == token)

@@ -6,7 +6,6 @@
 --      subscriber), max_waiters, want (see lua/README.md), preferred (1: its place is before all that are not),
 --      fair_after_us, hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
 -- {GRANTED, time, token, since_us}   also when the owner has it already
--- {GRANTED, time, token, since_us, last}   a cover: its broker may let other readers in, with tokens up to the last one
 -- {QUEUED, time, position, left_ms, queue_length, last token, then left_ms and value of at most 16 holders}
 -- {HELD, time, left_ms, queue_length, holders as above}   one try; or, with wait 2, another try has the request's place
 -- {QUEUE_FULL, time, queue_length}   {LATE, time}   {MISMATCH, time, kind of the holders, their limit}

@@ -45,9 +45,7 @@ for i = 1, n do
   elseif byte(item) == 49 then
     if is_quiet and value and find(value, item, 1, true) == 1 then
       local _, before_info, token_ends = find(value, '^%d+();%d+;%d+;%d+;', 36)
-      if token_ends and token_ends <= 52 and byte(value, before_info + 1) ~= 109 and
-        (byte(value, before_info + 1) ~= 108 or
-          sub(value, before_info + 3, before_info + 18) == sub(ARGV[2], 1, 16)) then
+      if token_ends and token_ends <= 52 and byte(value, before_info + 1) ~= 109 then
         freed, reply = freed + 1, RELEASED
         asked[freed] = KEYS[i] -- what was asked before is not needed again
       end
@@ -94,7 +92,6 @@ local function define_general_paths()
   end
   function release_generally(owner, token, value, watchers, waiting)
     local h, bad = read_hold_to_release(value, owner, token)
-    if not bad and h.kind == 'x' then bad = settle(h, broker) end
     return bad or release_hold(h, '0', h.mine.since, {keep = keep, trusted = trusted == '1', broker = broker,
       quiet = true, waiting = waiting, fair_after = tonumber(fair_after), watchers = watchers})
   end

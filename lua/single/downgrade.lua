@@ -7,7 +7,6 @@
 -- {DOWNGRADED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode
 -- {HELD, time}   it is held, and its stream elsewhere; nothing was done
--- {KEPT, time}   its broker, which has been told, may keep the lock: ask again; nothing was done
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 -- include parts/values.lua
@@ -24,8 +23,6 @@ if elsewhere == '1' then return {HELD, NOW} end
 if h.kind == 's' then return {DOWNGRADED, NOW, ''} end
 if h.kind ~= 'x' then return {MISMATCH, NOW, h.kind, h.limit} end
 
-local kept = settle(h, nil, channel)
-if kept then return kept end
 lift_hold_off(h)
 local px = redis.call('PTTL', HOLDER)
 if px < 0 then px = math.min(tonumber(h.ttl) + tonumber(h.delay), MAX_PX) end

@@ -4,8 +4,7 @@
 -- ARGV owner_id (zeros: what a release left blocked under the token), token (0: any), broker_id that it has the lock
 --      through ("": not known), reason (any bytes), token_keep_ms, trusted, broker_id (the caller's), fair_after_us,
 --      hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
--- {TOLD, time}   that broker has been told (if the holder may linger, whoever calls, and
---      whether it listened or not) to release the lock, at once or when its holder no longer believes in it
+-- {TOLD, time}   that broker has been told to release the lock, at once or when its holder no longer believes in it
 -- {RELEASED, ...}   as release: nobody received that broker's notice, or it is the caller, which has no such lease
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -24,17 +23,9 @@ if owner == NOBODY then
 end
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
--- The lock of a broker that may keep it is that broker's to give back, also when it seems not to listen. The caller
--- itself may just keep it.
-local keeper = h.kind == 'x' and keeper_of(h.value)
-if keeper == broker then
-  settle(h, nil, channel)
-  return {TOLD, NOW}
-end
-through = keeper or through
 if through ~= '' and through ~= broker then
   local heard = publish(through, table.concat({'force', owner, h.mine.token, reason}, ';'))
-  if heard or keeper or trusted ~= '1' then return {TOLD, NOW} end
+  if heard or trusted ~= '1' then return {TOLD, NOW} end
 end
 return free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, fair_after = tonumber(fair_after),
   watchers = watchers})

@@ -7,7 +7,6 @@
 -- {RELEASED, time, "blocked", ms}   nobody gets it for so long
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms
 --      of each next holder that waits at the caller's broker}   other brokers learn of their grants from their channel
--- {KEPT, time}   it is its broker's to end, which has been told: ask again; nothing was done
 -- {NOT_HOLDER, time}   also when the owner has it under another token
 -- {NOT_HOLDER, time, "blocked", ms}   a release of that token has left the lock blocked
 -- {GONE, time}   {FOREIGN, time, key, type or "shape"}
@@ -27,8 +26,6 @@ end
 own_tag = channel
 local h, bad = read_hold_to_release(value, owner, token)
 if bad then return bad end
-local kept = h.kind == 'x' and settle(h, broker, channel)
-if kept then return kept end
 lift_hold_off(h)
 return release_hold(h, block_ms, h.mine.since, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true,
   waiting = waiting, fair_after = tonumber(fair_after), watchers = watchers})

@@ -7,11 +7,9 @@
 --      "owner_id;token;ttl_ms;until_us": of a caller; cut at until_us (0: not), and at the max_hold in its holder's
 --      info
 --      Token 0: any
---      and, behind a single item of a caller, the tag of the brokers' channels if those are a shard's
 -- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign; 3
---      the same grant, which another owner has taken over (adopt); 4 its broker renews it, and may keep the lock: it
---      has been told, and a caller is to ask again. Of a single key that max_hold bounds, one element more: what is
---      left of that, in ms.
+--      the same grant, which another owner has taken over (adopt). Of a single key that max_hold bounds, one element
+--      more: what is left of that, in ms.
 --      A key that is gone is not made again. A key, or one slot of many, lives for its ttl, and then for its holder's
 --      delay.
 -- include parts/head.lua
@@ -82,7 +80,6 @@ local function renew_holder(key, holder, owner, token, ttl, hold_until)
     local is_moved = holder.token == token and holder.owner ~= owner and string.find(holder.owner, '[^0]')
     return is_moved and 3 or 2
   end
-  if hold_until ~= '-' and settle(holder, nil, ARGV[#KEYS + 2], key) then return 4 end
   local px = px_of(ttl, hold_until, holder.since, info_of(holder))
   -- Past its end: what is left of its delay is not cut short.
   if px <= 0 then return 0 end

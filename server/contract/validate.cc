@@ -206,7 +206,6 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
     Bad(FieldPath(path, "resume"), "is for Hold and Session only: a detached lease has no stream to lose");
   }
   acquire.resume = spec.resume();
-  acquire.may_linger = !spec.no_linger();
   return acquire;
 }
 

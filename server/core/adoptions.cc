@@ -80,7 +80,6 @@ void Adoptions::OnStoreUp() {
 
 void Adoptions::Send(AdoptCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
-  if (notes_.Contains(call.request.from)) return calls_.RetryAt(call, core_.now + core_.BackOff(0));
   const Adopt& adopt = call.request;
   const Duration timeout = CoreContext::AttemptTimeout(adopt.ttl);
   Op op;

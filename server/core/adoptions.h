@@ -19,7 +19,6 @@
 
 #include "core/core_context.h"
 #include "core/leases.h"
-#include "core/notes.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/retrying_calls.h"
@@ -35,14 +34,12 @@ struct AdoptCall : RetryingCall {
 
 class Adoptions {
  public:
-  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, PastGrants& past_grants,
-            const Notes& notes)
+  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, PastGrants& past_grants)
       : core_(core),
         sessions_(sessions),
         leases_(leases),
         releases_(releases),
         past_grants_(past_grants),
-        notes_(notes),
         calls_(core) {}
 
   void Handle(Adopt& in);
@@ -77,7 +74,6 @@ class Adoptions {
   Leases& leases_;
   PendingReleases& releases_;
   PastGrants& past_grants_;
-  const Notes& notes_;
   RetryingCalls<AdoptCall> calls_;
 };
 

@@ -63,15 +63,6 @@ void Broker::ExpireDue() {
       case TimerKind::kForceCall:
         force_calls_.OnTimer(static_cast<ForceCall&>(*due));
         break;
-      case TimerKind::kNote:
-        notes_.OnTimer(static_cast<Note&>(*due));
-        break;
-      case TimerKind::kLinger:
-        linger_.OnTimer(static_cast<LingeringLock&>(*due));
-        break;
-      case TimerKind::kCover:
-        linger_.OnTimer(static_cast<Cover&>(*due));
-        break;
       case TimerKind::kPace:
         break;  // every Step sends what may leave
     }
@@ -94,49 +85,8 @@ void Broker::Handle(const Cancel& in) {
   if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
 }
 
-// What a caller says of a lock by its owner is about the store's lock, which must not be one that is only kept.
-void Broker::Handle(const Release& in) {
-  if (linger_.Keep(in)) return;
-  if (in.acquire == 0) linger_.EndOf(in.name, in.owner);
-  leases_.Handle(in);
-}
-
-void Broker::Handle(AcquireAll& in) {
-  for (const Acquire& part : in.parts) linger_.EndFor(part.name);
-  bundles_.Handle(in);
-}
-
-void Broker::Handle(Renew& in) {
-  linger_.EndOf(in.name, in.owner);
-  renew_calls_.Handle(in);
-}
-
-void Broker::Handle(Adopt& in) {
-  linger_.EndOf(in.name, in.from);
-  adoptions_.Handle(in);
-}
-
-void Broker::Handle(ForceRelease& in) {
-  linger_.EndOf(in.name, in.owner);
-  force_calls_.Handle(in);
-}
-
-void Broker::Handle(const ForceNotice& in) {
-  linger_.EndOf(in.name, in.owner);
-  force_calls_.Handle(in);
-}
-
-void Broker::Handle(const WatchLock& in) {
-  linger_.Handle(BeforeLook{in.name});
-  watches_.Handle(in);
-}
-
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
-  // Another primary's clock, or one that has forgotten what is kept.
-  if (in.renew_all) linger_.EndAllForGood();
-  notes_.OnStoreUp();
-  covers_.OnStoreUp();
   in.renew_all ? RenewAll() : leases_.RenewAtRisk();
   waiters_.OnStoreUp();
   releases_.OnStoreUp();
@@ -165,7 +115,6 @@ void Broker::Handle(StoreReply& in) {
 
 void Broker::Handle(const StoreClockStep& in) {
   core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
-  linger_.EndAllForGood();
   // A step forward has shortened every key's life: start all of them anew. What has ended by it hands on nothing, and
   // what was handed on before the step was seen carries stamps that seem to be of another time: look at each queue.
   RenewAll();
@@ -192,7 +141,7 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
       return renew_calls_.OnReply(op, reply.op, reply);
     case Op::Sender::kReleases:
       if (const auto* done = std::get_if<GiveBackDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
-      if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.name, op.owner);
+      if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.owner);
       return;
     case Op::Sender::kQueues:
       return queues_.OnReply(op, reply.op, reply);
@@ -203,11 +152,6 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
       return downgrades_.OnReply(op, reply.op, reply);
     case Op::Sender::kAdoptions:
       return adoptions_.OnReply(op, reply.op, reply);
-    case Op::Sender::kNotes:
-      return notes_.OnReply(op, reply.op, reply);
-    case Op::Sender::kCovers:
-      if (const auto* done = std::get_if<NoteDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
-      return linger_.OnCoverReply(op, reply.op, reply);
     case Op::Sender::kForceCalls:
       if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return force_calls_.OnReply(op, reply.op, reply);
@@ -216,8 +160,7 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
 
 void Broker::OnTimer(PendingRelease& release) {
   const OwnerId owner = release.owner;
-  const LockName name = release.name;
-  if (releases_.OnTimer(release)) waiters_.OnReleased(name, owner);
+  if (releases_.OnTimer(release)) waiters_.OnReleased(owner);
 }
 
 BrokerStats Broker::Stats() const {
@@ -227,7 +170,6 @@ BrokerStats Broker::Stats() const {
                      .pending_releases = releases_.size(),
                      .queues = queues_.size(),
                      .watches = watches_.size(),
-                     .lingering = linger_.size() + notes_.size(),
                      .ops = core_.ops_in_flight(),
                      .timers = core_.timers.size(),
                      .draining = core_.draining};

@@ -23,14 +23,11 @@
 #include "core/broker_load.h"
 #include "core/bundles.h"
 #include "core/core_context.h"
-#include "core/covers.h"
 #include "core/downgrades.h"
 #include "core/force_calls.h"
 #include "core/grants.h"
 #include "core/leases.h"
-#include "core/linger.h"
 #include "core/messages.h"
-#include "core/notes.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
@@ -64,25 +61,22 @@ class Broker {
   void Handle(const Tick&) {}
   void Handle(const OpenSession& in) { sessions_.Open(in, drain_deadline_); }
   void Handle(Acquire& in) { waiters_.Handle(in); }
-  void Handle(AcquireAll& in);
+  void Handle(AcquireAll& in) { bundles_.Handle(in); }
   void Handle(const Cancel& in);
-  void Handle(const Release& in);
-  void Handle(Renew& in);
-  void Handle(const BeforeLook& in) { linger_.Handle(in); }
-  void Handle(const WatchLock& in);
+  void Handle(const Release& in) { leases_.Handle(in); }
+  void Handle(Renew& in) { renew_calls_.Handle(in); }
+  void Handle(const WatchLock& in) { watches_.Handle(in); }
   void Handle(const Heartbeat& in) { sessions_.Handle(in); }
   void Handle(Downgrade& in) { downgrades_.Handle(in); }
-  void Handle(Adopt& in);
-  void Handle(ForceRelease& in);
+  void Handle(Adopt& in) { adoptions_.Handle(in); }
+  void Handle(ForceRelease& in) { force_calls_.Handle(in); }
   void Handle(const StoreUp& in);
   void Handle(const StoreDown& in);
   void Handle(const StoreClockStep& in);
   void Handle(const ChannelUp&);
   void Handle(const GrantNotice& in) { grants_.Handle(in); }
   void Handle(const ChangeNotice& in) { watches_.Handle(in); }
-  void Handle(const RecallNotice& in) { linger_.Handle(in); }
-  void Handle(const SettleNotice& in) { linger_.Handle(in); }
-  void Handle(const ForceNotice& in);
+  void Handle(const ForceNotice& in) { force_calls_.Handle(in); }
   void Handle(StoreReply& in);
   void ExpireDue();
   void OnTimer(PendingRelease& release);
@@ -116,21 +110,18 @@ class Broker {
 
   // The parts refer to each other: see README.md for who may call whom.
   PastGrants past_grants_{core_};
-  Notes notes_{core_, linger_};
-  PendingReleases releases_{core_, queues_, notes_};
+  PendingReleases releases_{core_, queues_};
   Sessions sessions_{core_};
   Leases leases_{core_, sessions_, bundles_, releases_, past_grants_};
   Queues queues_{core_, grants_};
-  Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, past_grants_, linger_}};
-  Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, past_grants_, linger_}};
-  Covers covers_{core_, {leases_, grants_, notes_, releases_}};
-  Linger linger_{core_, {sessions_, leases_, grants_, notes_, releases_, covers_}};
+  Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, past_grants_}};
+  Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, past_grants_}};
   Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, past_grants_}};
   Watches watches_{core_};
-  RenewCalls renew_calls_{core_, past_grants_, queues_, notes_};
-  Downgrades downgrades_{core_, sessions_, leases_, releases_, notes_};
-  Adoptions adoptions_{core_, sessions_, leases_, releases_, past_grants_, notes_};
-  ForceCalls force_calls_{core_, {leases_, waiters_, bundles_, releases_, adoptions_, past_grants_, notes_}};
+  RenewCalls renew_calls_{core_, past_grants_, queues_};
+  Downgrades downgrades_{core_, sessions_, leases_, releases_};
+  Adoptions adoptions_{core_, sessions_, leases_, releases_, past_grants_};
+  ForceCalls force_calls_{core_, {leases_, waiters_, bundles_, releases_, adoptions_, past_grants_}};
 };
 
 }  // namespace distlock::core

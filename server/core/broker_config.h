@@ -17,15 +17,9 @@ struct BrokerConfig {
   double renew_fraction = 1.0 / 3;                   // of the ttl, from send to next renewal; (0, 0.5]
   Duration store_timeout = std::chrono::seconds(5);  // how long a caller waits for a store that does not answer
   Duration queue_slot = std::chrono::seconds(30);    // how long the store keeps this broker's waiters without a tend
-  // How long a lock is kept after its release for the next lease of this broker; 0: it is given back at once.
-  Duration linger{};
-  // Whether readers join those that this broker has without asking the store. Only with `linger`.
-  bool covers = false;
-  // After somebody else wanted such a lock it is not kept for so long, and for twice as long each time, up to a minute.
-  Duration linger_pause = std::chrono::seconds(1);
-  uint32_t max_leases_per_session = 10'000;  // granted and waiting together
-  StoreTraits store;                         // of the store behind this core
-  uint64_t seed = 1;                         // of the jitter
+  uint32_t max_leases_per_session = 10'000;          // granted and waiting together
+  StoreTraits store;                                 // of the store behind this core
+  uint64_t seed = 1;                                 // of the jitter
 };
 
 struct BrokerStats {
@@ -35,7 +29,6 @@ struct BrokerStats {
   size_t pending_releases = 0;  // releases and withdrawals not confirmed yet
   size_t queues = 0;            // locks with waiters here
   size_t watches = 0;           // locks that are watched here
-  size_t lingering = 0;         // locks that are kept without a lease, and owners that the store does not know yet
   size_t ops = 0;               // store commands in flight
   size_t timers = 0;
   bool draining = false;

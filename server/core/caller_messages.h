@@ -42,7 +42,6 @@ struct Acquire {
   std::string info;     // public facts about the caller, opaque here, shown to others
   // Not empty: the same session may take the lock again under the same label while it has it. Not of a detached lease.
   std::string reentry;
-  bool may_linger = true;  // false: the store itself grants it, and it is given back at once
 };
 
 // 1..kMaxTogether different locks, all or nothing: each part is answered under its own request, all Granted or all

@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/leases.h"
 #include "core/limits.h"
-#include "core/linger.h"
 #include "core/look_in.h"
 #include "core/refusal_causes.h"
 #include "core/waiters.h"
@@ -73,52 +72,6 @@ void Waiters::Join(Waiter& waiter, const Acquire& in) {
   Arm(waiter);
 }
 
-// An attempt of `owner` for a cover has been answered: those who awaited that join it, or ask for themselves.
-void Waiters::LetIn(const LockName& name, const OwnerId& owner) {
-  for (const OwnerId& one : to_.linger.TakeAwaiting(name, owner)) {
-    Waiter* const waiter = Find(one);
-    if (waiter == nullptr || !waiter->awaits) continue;
-    if (to_.linger.Regrant(*waiter)) continue;
-    to_.linger.EndFor(name);
-    Ask(*waiter);
-  }
-}
-
-// Those who came first ask first.
-void Waiters::EndGather(const LockName& name) {
-  for (const OwnerId& one : to_.linger.EndGather(name)) {
-    if (Waiter* const waiter = Find(one); waiter != nullptr && waiter->awaits) Ask(*waiter);
-  }
-}
-
-// The first of those who were held back asks for a cover; the others await its answer.
-void Waiters::Gather(const LockName& name) {
-  bool is_asked = false;
-  bool covers = false;
-  for (const OwnerId& one : std::vector(to_.linger.Awaiting(name))) {
-    Waiter* const waiter = Find(one);
-    if (waiter == nullptr || !waiter->awaits) continue;
-    if (!std::exchange(is_asked, true) || !covers) {
-      Ask(*waiter);
-      covers |= waiter->lingers;
-      continue;
-    }
-    waiter->retry_at = core_.now + CoreContext::AttemptTimeout(waiter->spec.ttl);
-    Arm(*waiter);
-  }
-}
-
-// The attempt that others await goes with the waiter. If it has been answered, LetIn comes before their time.
-void Waiters::HurryAwaiting(const Waiter& waiter) {
-  if (!waiter.lingers) return;
-  for (const OwnerId& one : to_.linger.Awaiting(waiter.spec.name)) {
-    Waiter* const other = Find(one);
-    if (other == nullptr || !other->awaits) continue;
-    other->retry_at = core_.now;
-    Arm(*other);
-  }
-}
-
 // The listener waits for this waiter no longer.
 void Waiters::Unlist(const Waiter& waiter, const Listener& listener) {
   if (waiter.spec.detached) {
@@ -170,30 +123,6 @@ Listener Waiters::ListenerOf(Waiter& waiter) {
   Listener listener = CallersOf(waiter).front().listener;
   if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
   return listener;
-}
-
-// Whoever is told that it waits comes before all who ask from then on. The broker of a holder that may linger could
-// still grant the lock to newcomers of its own until the recall has arrived, so that has as much time as the answer
-// had.
-void Waiters::TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent) {
-  waiter.answered = true;
-  const Duration trip = std::min<Duration>(core_.now - sent, kLongestRecall);
-  Queued told{queued.position, queued.holders};
-  if (queued.holders.empty() || !queued.holders.front().lingers || trip == Duration::zero()) {
-    return core_.Tell(ListenerOf(waiter), std::move(told));
-  }
-  waiter.ack = std::make_unique<Queued>(std::move(told));
-  waiter.ack_at = core_.now + trip;
-  Arm(waiter);
-}
-
-// One try has found a lock that may only linger at another broker, which has been told: then it is free in a moment.
-bool Waiters::AskOnceMore(Waiter& waiter, Instant sent) {
-  if (waiter.asked_again) return false;
-  waiter.asked_again = true;
-  waiter.retry_at = core_.now + std::max<Duration>(kLongestRecall, 3 * (core_.now - sent));
-  Arm(waiter);
-  return true;
 }
 
 // Until when a caller waits for a store that gives no answer.

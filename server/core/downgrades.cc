@@ -45,7 +45,7 @@ void Downgrades::Handle(Downgrade& in) {
   // What others share cannot be kept for the next lease.
   if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) {
     confirms = confirms && lease->is_exclusive;
-    lease->lingers = lease->is_exclusive = false;
+    lease->is_exclusive = false;
   }
   DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
   if (call == nullptr) return;
@@ -65,7 +65,6 @@ void Downgrades::OnStoreUp() {
 void Downgrades::Send(DowngradeCall& call) {
   if (call.op != 0) call.confirms = false;  // the attempt before may have run, at a server that forgets it
   if (!core_.store_up) return calls_.AwaitStore(call);
-  if (notes_.Contains(call.request.owner)) return calls_.RetryAt(call, core_.now + core_.BackOff(0));
   const Downgrade& downgrade = call.request;
   Op op;
   op.sender = Op::Sender::kDowngrades;

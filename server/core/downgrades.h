@@ -12,7 +12,6 @@
 
 #include "core/core_context.h"
 #include "core/leases.h"
-#include "core/notes.h"
 #include "core/pending_releases.h"
 #include "core/retrying_calls.h"
 #include "core/sessions.h"
@@ -27,9 +26,8 @@ struct DowngradeCall : RetryingCall {
 
 class Downgrades {
  public:
-  Downgrades(CoreContext& core, const Sessions& sessions, const Leases& leases, const PendingReleases& releases,
-             const Notes& notes)
-      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), notes_(notes), calls_(core) {}
+  Downgrades(CoreContext& core, const Sessions& sessions, const Leases& leases, const PendingReleases& releases)
+      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
 
   void Handle(Downgrade& in);
   void OnStoreUp();
@@ -49,7 +47,6 @@ class Downgrades {
   const Sessions& sessions_;
   const Leases& leases_;
   const PendingReleases& releases_;
-  const Notes& notes_;
   RetryingCalls<DowngradeCall> calls_;
 };
 

@@ -28,11 +28,8 @@ enum class FactKind : uint8_t {
   kClockStep,    // value: by how much the store's clock jumped
   kAlreadyGone,  // a release found nothing
   kGivenBack,    // a grant that nobody here could use any more
-  kLingered,     // a lock that was kept; see linger
 };
 enum class HandoffPath : uint8_t { kReply, kNotice, kTend };
-// The next lease here has it; somebody else wants it (also of one that is held); it was given back for another cause.
-enum class LingerOutcome : uint8_t { kGranted, kRecalled, kGivenBack };
 
 // What happened, for metrics and logs; nobody else acts on it.
 struct Fact {
@@ -42,7 +39,6 @@ struct Fact {
   RefusalReason refusal{};
   LostReason lost{};
   HandoffPath handoff{};
-  LingerOutcome linger{};
   LockName name;  // empty where it is about no single lock
   std::string detail;
 };

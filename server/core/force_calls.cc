@@ -8,7 +8,6 @@
 #include "core/bundles.h"
 #include "core/leases.h"
 #include "core/limits.h"
-#include "core/notes.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/waiters.h"
@@ -25,7 +24,7 @@ constexpr int kSlowestLook = 5;
 // Freed now, it could still be granted here by an answer that is on its way, or while its client believes.
 bool ForceCalls::MustWait(const OwnerId& owner) const {
   return to_.waiters.Contains(owner) || to_.releases.Contains(owner) || to_.bundles.HasOwner(owner) ||
-         to_.adoptions.Contains(owner) || to_.past_grants.IsPromised(owner) || to_.notes.Contains(owner);
+         to_.adoptions.Contains(owner) || to_.past_grants.IsPromised(owner);
 }
 
 void ForceCalls::Handle(const ForceNotice& in) {

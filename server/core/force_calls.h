@@ -15,7 +15,6 @@ namespace distlock::core {
 class Adoptions;
 class Bundles;
 class Leases;
-class Notes;
 class PastGrants;
 class PendingReleases;
 class Waiters;
@@ -37,7 +36,6 @@ class ForceCalls {
     PendingReleases& releases;
     const Adoptions& adoptions;
     PastGrants& past_grants;
-    const Notes& notes;
   };
   ForceCalls(CoreContext& core, const Neighbours& to) : core_(core), to_(to), calls_(core) {}
 

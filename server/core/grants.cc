@@ -8,7 +8,6 @@
 #include "core/check.h"
 #include "core/leases.h"
 #include "core/limits.h"
-#include "core/linger.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
@@ -89,7 +88,6 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   lease.is_exclusive = waiter.spec.want.mode == Mode::kExclusive;
   lease.may_run_until = to_.waiters.LatestRun(waiter);
   to_.leases.Keep(std::move(owned), lease.deadline - lease.ttl + core_.Margin(lease.ttl));
-  to_.linger.OnGranted(lease, waiter, news);
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;

@@ -18,7 +18,6 @@ namespace distlock::core {
 
 class Bundles;
 class Leases;
-class Linger;
 class PastGrants;
 class PendingReleases;
 class Queues;
@@ -36,7 +35,6 @@ struct GrantNews {
   Duration ttl{};
   Instant deadline{};
   Arrival arrival = Arrival::kAnswer;
-  uint64_t cover_to = 0;  // as AcquireGranted has it
 };
 
 class Grants final : public TendNews {
@@ -50,7 +48,6 @@ class Grants final : public TendNews {
     Bundles& bundles;
     PendingReleases& releases;
     PastGrants& past_grants;
-    Linger& linger;
   };
   Grants(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 

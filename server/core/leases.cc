@@ -50,7 +50,7 @@ void Leases::OnTimer(Lease& lease) {
     return Lose(lease, LostReason::kExpired, "could not be renewed in time: " + renewals_.Trouble());
   }
   if (core_.now < lease.next_renew) return Arm(lease);
-  if (lease.renew_op != 0 || lease.renew_due || lease.noting) MarkAtRisk(lease, "no answer from the store in time");
+  if (lease.renew_op != 0 || lease.renew_due) MarkAtRisk(lease, "no answer from the store in time");
   RenewSoon(lease);
 }
 
@@ -58,10 +58,6 @@ void Leases::OnTimer(Lease& lease) {
 void Leases::RenewSoon(Lease& lease) {
   lease.next_renew = core_.now + lease.ttl / 6;
   Arm(lease);
-  if (lease.noting) {
-    lease.renew_again = true;
-    return;
-  }
   renewals_.Enqueue(lease);
 }
 
@@ -131,27 +127,6 @@ void Leases::OnRenewed(Lease& lease, Instant sent) {
     TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for});
   }
   Arm(lease);
-}
-
-void Leases::AwaitNote(Lease& lease, Duration hidden) {
-  lease.noting = true;
-  lease.next_renew = core_.now + hidden + lease.ttl / 6;
-  Arm(lease);
-}
-
-void Leases::OnNoted(Lease& lease, Instant sent, Duration ttl, bool is_known) {
-  const Duration least = std::min(ttl, lease.ttl);
-  lease.deadline = std::max(lease.deadline, sent + least - core_.Margin(least));
-  if (is_known) lease.noting = false;
-  if (lease.ending || !is_known) return Arm(lease);
-  OnRenewed(lease, sent);
-  if (lease.renew_again) RenewSoon(lease);
-}
-
-void Leases::OnNotOurs(Lease& lease) {
-  lease.noting = false;
-  if (lease.ending) return Release(lease, Listener{}, lease.lock_delay);
-  Lose(lease, LostReason::kTaken, "the store has another holder, or none");
 }
 
 void Leases::MarkAtRisk(Lease& lease, const std::string& cause) {

@@ -50,15 +50,6 @@ class Leases {
   void SendRenewals();
   void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
 
-  // ---- a grant that the store has not heard of: see Notes
-  // The lease is not renewed before the store knows its owner, of whom it is told after `hidden` at most.
-  void AwaitNote(Lease& lease, Duration hidden = {});
-  // The store has begun a ttl of the lease, maybe of another length, for a command sent at `sent`. `is_known`: under
-  // its owner.
-  void OnNoted(Lease& lease, Instant sent, Duration ttl, bool is_known);
-  // The store does not have it.
-  void OnNotOurs(Lease& lease);
-
   // ---- ends
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets

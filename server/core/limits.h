@@ -47,13 +47,6 @@ inline constexpr Duration kExpirySlack = std::chrono::milliseconds(3);
 inline constexpr size_t kMaxTogether = 64;
 // Waiters one tend asks for.
 inline constexpr size_t kMaxAsked = 100;
-// A broker that keeps a lock after its release is told within this that somebody wants it, unless the network is slow.
-inline constexpr Duration kLongestRecall = std::chrono::milliseconds(2);
-// Readers are held back for this share of `linger` until those before them have left, so that they can share a cover.
-inline constexpr int kGatherShare = 10;
-// Readers that the store knows by one of them. To write them all takes it one or two milliseconds, and more if they
-// have much to say of themselves (metadata).
-inline constexpr size_t kMostUnderCover = 512;
 inline constexpr Duration kTendRetry = std::chrono::milliseconds(50);
 // Between two looks at a lock that is watched: one that changes all the time costs the store fifty looks a second.
 inline constexpr Duration kLookPace = std::chrono::milliseconds(20);

@@ -18,16 +18,9 @@ namespace distlock::core {
 // Time passed; nothing else happened.
 struct Tick {};
 
-// Somebody is about to be shown what the store knows of this lock (unset: of all): first it is told of the readers that
-// it does not know yet.
-struct BeforeLook {
-  std::optional<LockName> name;
-};
-
-using Input = std::variant<Tick, BeforeLook, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
                            ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp,
-                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, RecallNotice, SettleNotice,
-                           ForceNotice, StoreReply>;
+                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

@@ -30,16 +30,14 @@ struct Op {
     kWatches,
     kDowngrades,
     kForceCalls,
-    kAdoptions,
-    kNotes,
-    kCovers
+    kAdoptions
   };
   Sender sender = Sender::kWaiters;
   Instant sent{};
   Instant runs_until{};         // acquire: its run_before
   OwnerId owner{};              // acquire, release
-  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked; note, cover: its serial
-  LockName name;                // release, tend, watch, downgrade, force, adopt, cover
+  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
+  LockName name;                // release, tend, watch, downgrade, force, adopt
   std::vector<LockName> names;  // acquire all
   Listener caller;              // renew call, downgrade, force, adopt
   std::vector<OwnerId> owners;  // renew, acquire all

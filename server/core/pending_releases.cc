@@ -109,10 +109,6 @@ void PendingReleases::OnStoreUp() {
   for (PendingRelease* release : unsent) Send(*release);
 }
 
-void PendingReleases::OnSettled(const OwnerId& owner) {
-  if (PendingRelease* const release = Find(owner); release != nullptr) Pursue(*release);
-}
-
 void PendingReleases::SetOp(PendingRelease& release, OpId op) {
   if (release.op != 0) --sent_;
   if (op != 0) ++sent_;
@@ -135,11 +131,6 @@ void PendingReleases::Send(PendingRelease& release) {
   if (!IsOpen(release)) return Arm(release);
   SetOp(release, 0);
   deferred_.erase(std::exchange(release.deferred_as, 0));
-  if (notes_.Contains(release.owner)) {
-    release.retry_at = kNever;
-    Arm(release);
-    return notes_.Hurry(release.owner);
-  }
   if (core_.store_up && sent_ >= kMaxReleasesSent) return Defer(release);
   release.retry_at = core_.now + kRetryMax;
   if (core_.store_up) SendCommand(release);

@@ -14,7 +14,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
-#include "core/notes.h"
 
 namespace distlock::core {
 
@@ -53,8 +52,7 @@ struct PendingRelease : Timed {
 
 class PendingReleases {
  public:
-  // What is released of an owner that `notes` contains waits for OnSettled.
-  PendingReleases(CoreContext& core, LookScheduler& looks, Notes& notes) : core_(core), looks_(looks), notes_(notes) {}
+  PendingReleases(CoreContext& core, LookScheduler& looks) : core_(core), looks_(looks) {}
 
   // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else
   // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
@@ -75,8 +73,6 @@ class PendingReleases {
 
   // The store is up again: sends all that wait for a retry.
   void OnStoreUp();
-  // The store knows whether it has a lock under this owner.
-  void OnSettled(const OwnerId& owner);
   // Sends deferred ones as far as the limit allows. Called in each Step.
   void SendDeferred();
 
@@ -106,7 +102,6 @@ class PendingReleases {
 
   CoreContext& core_;
   LookScheduler& looks_;
-  Notes& notes_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<PendingRelease>> releases_;
   size_t sent_ = 0;                                      // those with an op
   absl::btree_map<uint64_t, PendingRelease*> deferred_;  // in the order in which they are sent

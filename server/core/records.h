@@ -46,14 +46,7 @@ struct Waiter : Timed {
   bool queued = false;    // has a place in the store's queue, as far as we know
   bool answered = false;  // has ever had a place
   bool exists = false;    // the store has said that it waits or holds, and that may still be so
-  // Of Linger:
-  bool counted = false;         // among those who want the lock
-  bool lingers = false;         // its grant may be kept after its release
-  bool awaits = false;          // the answer to another reader's attempt says whether it may join
-  bool asked_again = false;     // one try found a lock that may only linger
-  std::unique_ptr<Queued> ack;  // not told yet: the holder's broker has not had the time to hear of it
-  Instant ack_at = kNever;      // when it is told
-  std::string trouble;          // why the store could not answer
+  std::string trouble;    // why the store could not answer
 };
 
 // Of a lease that its session may take again: the requests that have it, besides Lease::listener.
@@ -99,12 +92,6 @@ struct Lease : Timed {
   bool ending = false;
   bool renew_due = false;  // stands in the line of Renewals
   bool end_noted = false;
-  // Of Linger:
-  bool lingers = false;      // it may be kept after its release
-  bool noting = false;       // the store has not answered yet that it knows its owner: it is not renewed
-  bool renew_again = false;  // to be renewed once the store has
-  StoreTime base;            // the store's clock showed no less than this at base_at
-  Instant base_at{};
 };
 
 // Until when its client may believe in a lease that is promised for as long as possible.

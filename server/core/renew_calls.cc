@@ -31,7 +31,6 @@ void RenewCalls::OnStoreUp() {
 
 void RenewCalls::Send(RenewCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
-  if (notes_.Contains(call.request.owner)) return calls_.RetryAt(call, core_.now + core_.BackOff(0));
   const Renew& renew = call.request;
   Op op;
   op.sender = Op::Sender::kRenewCalls;

@@ -7,7 +7,6 @@
 
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
-#include "core/notes.h"
 #include "core/past_grants.h"
 #include "core/retrying_calls.h"
 
@@ -21,8 +20,8 @@ struct RenewCall : RetryingCall {
 
 class RenewCalls {
  public:
-  RenewCalls(CoreContext& core, PastGrants& past_grants, LookScheduler& looks, const Notes& notes)
-      : core_(core), past_grants_(past_grants), looks_(looks), notes_(notes), calls_(core) {}
+  RenewCalls(CoreContext& core, PastGrants& past_grants, LookScheduler& looks)
+      : core_(core), past_grants_(past_grants), looks_(looks), calls_(core) {}
 
   void Handle(Renew& in);
   void OnStoreUp();
@@ -39,7 +38,6 @@ class RenewCalls {
   CoreContext& core_;
   PastGrants& past_grants_;
   LookScheduler& looks_;
-  const Notes& notes_;
   RetryingCalls<RenewCall> calls_;
 };
 

@@ -32,7 +32,6 @@ enum class Verb : uint8_t {
   kDowngrade,
   kForce,
   kAdopt,
-  kNote,
 };
 
 // ---- Commands ------------------------------------------------------------------------------------------------------
@@ -51,9 +50,6 @@ struct StoreAcquire {
   bool wait = false;
   // It has been answered before: what another try of its request has is left alone. See IsTry.
   bool again = false;
-  // The broker may keep the lock after its release: it is to hear (RecallNotice) when somebody else wants the lock.
-  // Only EXCLUSIVE, or SHARED as a cover (AcquireGranted::cover_to), without lock_delay, max_hold and min_hold.
-  bool lingers = false;
   std::string info;
 };
 
@@ -165,32 +161,8 @@ struct StoreAdopt {
   std::string info;             // what the holder says of itself from now on
 };
 
-// This broker has given a lock that it had kept to another lease of its own: without lock_delay, max_hold and min_hold,
-// and it may keep it again. Its ttl begins with this. Or, with `owner` for `from`: it will not keep that lock, which is
-// the store's like any other from now on; the rest of this counts for nothing. Or, with `readers`: the cover that
-// `from` has is a SHARED lock of these from now on, for a ttl.
-struct StoreNote {
-  struct Reader {
-    OwnerId owner{};
-    uint64_t token = 0;
-    std::string info;
-  };
-  static constexpr Verb kVerb = Verb::kNote;
-  OpId op = 0;
-  LockName name;
-  OwnerId from{};  // who has it
-  uint64_t from_token = 0;
-  OwnerId owner{};  // who has it from now on, under a greater token
-  uint64_t token = 0;
-  Duration ttl{};
-  std::string info;
-  bool covers = false;          // what `owner` has is a cover
-  std::vector<Reader> readers;  // by token, at most kMostUnderCover
-  uint64_t last_token = 0;      // with `readers`: no token that was given is greater
-};
-
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
-                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt, StoreNote>;
+                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt>;
 
 inline Verb VerbOf(const StoreCommand& command) {
   return std::visit([](const auto& one) { return one.kVerb; }, command);
@@ -231,18 +203,6 @@ struct ChangeNotice {
   LockName name;
 };
 
-// Somebody wants a lock that this broker has, and may keep after its release (StoreAcquire::lingers).
-struct RecallNotice {
-  LockName name;
-};
-
-// Another broker is asked about a grant of this one, whose lock may be kept after its release: who has it?
-struct SettleNotice {
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;
-};
-
 // Somebody takes a lock from a holder that has it through this broker.
 struct ForceNotice {
   LockName name;
@@ -275,9 +235,6 @@ struct AcquireGranted {
   uint64_t token = 0;
   StoreTime since;
   Duration held_for{};  // as in HolderView: not zero if the owner had it already
-  // Not 0: a cover, which the store takes for an EXCLUSIVE lock. The broker may let other readers in, of whom the store
-  // hears later; tokens up to this one are theirs at once.
-  uint64_t cover_to = 0;
 };
 
 // `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,
@@ -303,7 +260,6 @@ struct AcquireHeld {
 struct AcquireMismatch {
   Mode mode = Mode::kExclusive;
   uint32_t limit = 0;
-  bool lingers = false;  // as HolderView has it
 };
 
 struct AcquireLate {};  // run_before had passed; nothing was done. Also of an adopt and a withdrawal
@@ -381,19 +337,12 @@ struct AdoptDone {
   bool held_off = false;  // by a server that may have forgotten what others have done to the grant
 };
 
-struct NoteDone {
-  bool is_noted = false;  // false: the store has it under neither owner; nothing was done
-  uint32_t queue_length = 0;
-  bool look = false;             // as in GiveBackDone
-  std::vector<HolderView> next;  // as in GiveBackDone
-};
-
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
                AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, DowngradeDone,
-               ForceDone, AdoptDone, NoteDone>
+               ForceDone, AdoptDone>
       outcome;
 };
 

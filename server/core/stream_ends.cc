@@ -95,7 +95,6 @@ void Broker::Handle(const Drain& in) {
   const Instant deadline = core_.now + in.timeout;
   if (core_.draining && deadline >= drain_deadline_) return;
   core_.draining = true;
-  linger_.EndAll();
   drain_deadline_ = deadline;
   if (!drained_) core_.Arm(drain_timer_, deadline);
   const Refused draining = IsDraining();
@@ -137,7 +136,7 @@ void Broker::EndDrain() {
 
 void Broker::FinishDrainWhenEmpty() {
   if (!core_.draining || drained_) return;
-  if (waiters_.size() + releases_.size() + linger_.size() + notes_.size() > 0) return;
+  if (waiters_.size() + releases_.size() > 0) return;
   if (!renew_calls_.empty() || !downgrades_.empty() || !adoptions_.empty() || !force_calls_.empty()) return;
   if (leases_.size() == 0 || (drain_timed_out_ && leases_.AllAreResumed())) FinishDrain();
 }

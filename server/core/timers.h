@@ -34,9 +34,6 @@ enum class TimerKind : uint8_t {
   kAdopt,
   kForceCall,
   kPace,
-  kNote,
-  kLinger,
-  kCover
 };
 
 struct Timed {

@@ -124,7 +124,6 @@ struct HolderView {
   Duration min_hold{};  // 0: it has none, or, of a block, that of a lock_delay
   Duration time_left{};
   std::string info;
-  bool lingers = false;  // its broker may keep the lock for its next lease: see Linger
 };
 
 }  // namespace distlock::core

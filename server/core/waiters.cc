@@ -9,7 +9,6 @@
 #include "core/grants.h"
 #include "core/leases.h"
 #include "core/limits.h"
-#include "core/linger.h"
 #include "core/look_in.h"
 #include "core/refusal_causes.h"
 
@@ -61,11 +60,6 @@ void Waiters::Handle(Acquire& in) {
   if (IsTry(waiter.spec.owner)) tries_.emplace(waiter.spec.owner, &waiter);
   const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
   DISTLOCK_CHECK(fresh);
-  if (to_.linger.Regrant(waiter)) return;
-  to_.linger.OnWaiter(waiter);
-  waiter.retry_at = to_.linger.Await(waiter);
-  if (waiter.retry_at != Instant{}) return Arm(waiter);
-  EndGather(waiter.spec.name);
   Ask(waiter);
 }
 
@@ -89,7 +83,6 @@ void Waiters::HurryOtherTries(const Waiter& waiter, const std::vector<HolderView
 }
 
 void Waiters::Ask(Waiter& waiter) {
-  if (waiter.awaits) to_.linger.StopAwaiting(waiter);
   LeaveAttempt(waiter);
   waiter.retry_at = kNever;
   // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks
@@ -108,7 +101,7 @@ void Waiters::Ask(Waiter& waiter) {
     waiter.retry_at = core_.now + timeout;
     const std::vector<Caller>& callers = CallersOf(waiter);
     waiter.waits = std::any_of(callers.begin(), callers.end(), [](const Caller& a) { return !a.one_try; });
-    if (++waiter.attempts == 1) waiter.lingers = to_.linger.MayLinger(waiter);
+    ++waiter.attempts;
     core_.Command(StoreAcquire{.op = waiter.op,
                                .name = spec.name,
                                .want = spec.want,
@@ -121,7 +114,6 @@ void Waiters::Ask(Waiter& waiter) {
                                .run_before = core_.now + timeout,
                                .wait = waiter.waits,
                                .again = waiter.answered,
-                               .lingers = waiter.lingers,
                                .info = spec.info});
   }
   Arm(waiter);
@@ -139,17 +131,13 @@ Instant Waiters::LatestRun(const Waiter& waiter) const {
 }
 
 void Waiters::Arm(Waiter& waiter) {
-  Instant at = std::min(waiter.retry_at, waiter.ack_at);
+  Instant at = waiter.retry_at;
   for (const Caller& caller : CallersOf(waiter)) at = std::min(at, EndOf(waiter, caller));
   core_.Arm(waiter, at);
 }
 
 void Waiters::OnTimer(Waiter& waiter) {
   if (!RefuseOverdue(waiter)) return;
-  if (core_.now >= waiter.ack_at) {
-    core_.Tell(ListenerOf(waiter), *std::exchange(waiter.ack, nullptr));
-    waiter.ack_at = kNever;
-  }
   if (core_.now < waiter.retry_at) return Arm(waiter);
   if (waiter.op != 0) waiter.trouble = "no answer in time";
   Ask(waiter);
@@ -173,12 +161,7 @@ void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
 void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto found = waiters_.find(op.owner);
   if (found == waiters_.end() || found->second->serial != op.waiter) return OnLateReply(op, reply);
-  const bool reads = found->second->lingers && found->second->spec.want.mode == Mode::kShared;
-  OnReplyTo(*found->second, op, id, reply);
-  if (reads) LetIn(op.name, op.owner);
-}
-
-void Waiters::OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply) {
+  Waiter& waiter = *found->second;
   const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
   if (!answered) waiter.may_run_until = std::max(waiter.may_run_until, op.runs_until);
   if (waiter.op == id) waiter.op = 0;
@@ -193,7 +176,6 @@ void Waiters::OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply
   }
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
-    if (!held->holders.empty() && held->holders.front().lingers && AskOnceMore(waiter, op.sent)) return;
     const std::optional<Duration> look_in = LookIn(held->left, held->holders);
     if (!TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
@@ -207,7 +189,7 @@ void Waiters::OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply
                                   .queue_length = full->queue_length});
   }
   if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) {
-    return mismatch->lingers && AskOnceMore(waiter, op.sent) ? void() : OnMismatch(waiter, *mismatch);
+    return OnMismatch(waiter, *mismatch);
   }
   if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return OnFailed(waiter, *failed);
   if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return RetryLater(waiter, unknown->cause);
@@ -236,8 +218,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
                             .made = sent - granted.held_for - core_.Drift(granted.held_for),
                             .ttl = spec.ttl,
                             .deadline = sent + kept - core_.Margin(kept),
-                            .arrival = Arrival::kAnswer,
-                            .cover_to = granted.cover_to});
+                            .arrival = Arrival::kAnswer});
 }
 
 void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id) {
@@ -247,7 +228,10 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
   waiter.retry_at = kNever;
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
-  if (!waiter.answered) TellQueued(waiter, queued, op.sent);
+  if (!waiter.answered) {
+    waiter.answered = true;
+    core_.Tell(ListenerOf(waiter), Queued{queued.position, queued.holders});
+  }
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
   to_.queues.Join(waiter);
   LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
@@ -331,8 +315,6 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
 
 void Waiters::Forget(Waiter& waiter) {
   core_.timers.Cancel(waiter);
-  to_.linger.OnWaiterGone(waiter);
-  HurryAwaiting(waiter);
   to_.queues.Leave(waiter);
   unplaced_.erase(waiter.serial);
   for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
@@ -356,8 +338,6 @@ void Waiters::AskForPart(Bundle& bundle) {
   waiter.began = core_.now;
   unplaced_.emplace(waiter.serial, &waiter);
   waiters_.emplace(waiter.spec.owner, std::move(owned));
-  to_.linger.OnWaiter(waiter);
-  EndGather(waiter.spec.name);
   Ask(waiter);
 }
 
@@ -371,8 +351,7 @@ void Waiters::OnStoreUp() {
 
 // A repeat of the request has come during the release: its attempt waited for this, or its place or grant went with the
 // release.
-void Waiters::OnReleased(const LockName& name, const OwnerId& owner) {
-  if (to_.linger.IsGathered(name, owner)) Gather(name);
+void Waiters::OnReleased(const OwnerId& owner) {
   Waiter* const waiter = Find(owner);
   if (waiter == nullptr) return;
   if (waiter->queued) LosePlace(*waiter);

@@ -27,7 +27,6 @@ namespace distlock::core {
 class Bundles;
 class Grants;
 class Leases;
-class Linger;
 
 class Waiters {
  public:
@@ -40,7 +39,6 @@ class Waiters {
     Bundles& bundles;
     PendingReleases& releases;
     PastGrants& past_grants;
-    Linger& linger;
   };
   Waiters(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
@@ -56,7 +54,7 @@ class Waiters {
   // Asks for all that have no place in the store's queue and no attempt in flight.
   void OnStoreUp();
   // What `owner` had in the store is released: a waiter of the same owner may ask now.
-  void OnReleased(const LockName& name, const OwnerId& owner);
+  void OnReleased(const OwnerId& owner);
   // A notice about this lock came: it may be newer than the answer to an attempt in flight.
   void Hint(const LockName& name);
   // The waiter asks for a new place in the store's queue, or finds out that it has one, at its next attempt.
@@ -104,16 +102,9 @@ class Waiters {
   void LeaveAttempt(Waiter& waiter);
   Instant Patience(const Waiter& waiter, const Caller& caller) const;
   Instant EndOf(const Waiter& waiter, const Caller& caller) const;
-  void OnReplyTo(Waiter& waiter, const Op& op, OpId id, StoreReply& reply);
-  void LetIn(const LockName& name, const OwnerId& owner);
-  void HurryAwaiting(const Waiter& waiter);
-  void EndGather(const LockName& name);
-  void Gather(const LockName& name);
   void OnLateReply(const Op& op, const StoreReply& reply);
   void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
   void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);
-  void TellQueued(Waiter& waiter, AcquireQueued& queued, Instant sent);
-  bool AskOnceMore(Waiter& waiter, Instant sent);
   void OnMismatch(Waiter& waiter, const AcquireMismatch& held);
   void OnFailed(Waiter& waiter, const StoreFailed& failed);
   void RetryLater(Waiter& waiter, std::string trouble);

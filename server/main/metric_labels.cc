@@ -63,18 +63,6 @@ ops::LostReason LabelOf(core::LostReason value) {
   std::abort();
 }
 
-ops::LingerOutcome LabelOf(core::LingerOutcome value) {
-  switch (value) {
-    case core::LingerOutcome::kGranted:
-      return ops::LingerOutcome::kGranted;
-    case core::LingerOutcome::kRecalled:
-      return ops::LingerOutcome::kRecalled;
-    case core::LingerOutcome::kGivenBack:
-      return ops::LingerOutcome::kGivenBack;
-  }
-  std::abort();
-}
-
 ops::HandoffPath LabelOf(core::HandoffPath value) {
   switch (value) {
     case core::HandoffPath::kReply:
@@ -109,8 +97,6 @@ ops::StoreVerb LabelOf(core::Verb value) {
       return ops::StoreVerb::kForce;
     case core::Verb::kAdopt:
       return ops::StoreVerb::kAdopt;
-    case core::Verb::kNote:
-      return ops::StoreVerb::kNote;
   }
   std::abort();
 }

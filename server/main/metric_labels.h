@@ -13,7 +13,6 @@ namespace distlock {
 ops::RefusalReason LabelOf(core::RefusalReason value);
 ops::LostReason LabelOf(core::LostReason value);
 ops::HandoffPath LabelOf(core::HandoffPath value);
-ops::LingerOutcome LabelOf(core::LingerOutcome value);
 ops::StoreVerb LabelOf(core::Verb value);
 ops::StoreError LabelOf(core::FailureKind value);
 ops::StreamEnd LabelOf(rpc::StreamClose value);

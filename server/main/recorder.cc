@@ -129,8 +129,6 @@ void Recorder::OnFact(const core::Fact& fact) {
       return metrics_.adoptions.Increment();
     case core::FactKind::kHandedOff:
       return metrics_.handoffs[LabelOf(fact.handoff)].Increment();
-    case core::FactKind::kLingered:
-      return metrics_.lingered[LabelOf(fact.linger)].Increment();
     case core::FactKind::kAtRisk:
       return metrics_.at_risk.Increment();
     case core::FactKind::kRenewed:

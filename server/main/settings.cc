@@ -16,8 +16,6 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::Store
           .renew_fraction = options.renew_fraction,
           .store_timeout = ToCore(options.store_timeout),
           .queue_slot = ToCore(options.queue_slot),
-          .linger = ToCore(options.linger),
-          .covers = options.linger_readers,
           .max_leases_per_session = static_cast<uint32_t>(options.max_leases_per_session),
           .store = store,
           .seed = seed};

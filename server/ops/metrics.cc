@@ -20,9 +20,8 @@ constexpr std::string_view kLostReasons[] = {"expired", "taken", "forced", "max_
 constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "disconnected", "given_back", "moved"};
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
-constexpr std::string_view kLingerOutcomes[] = {"granted", "recalled", "given_back"};
-constexpr std::string_view kStoreVerbs[] = {"acquire",   "acquire_all", "renew", "release", "withdraw", "tend", "watch",
-                                            "downgrade", "force",       "adopt", "note",    "inspect",  "list"};
+constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
+                                            "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};
@@ -51,7 +50,6 @@ static_assert(EndsWith(kLostReasons, LostReason::kDrained));
 static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kMoved));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
-static_assert(EndsWith(kLingerOutcomes, LingerOutcome::kGivenBack));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
 static_assert(EndsWith(kRefuseCauses, RefuseCause::kPenalty));
@@ -166,9 +164,6 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
       handoffs(CountBy(registry_, "distlock_handoffs_total",
                        "Grants to waiters of this broker, by the path on which it learned of them.", "path",
                        kHandoffPaths)),
-      lingered(CountBy(registry_, "distlock_lingered_total",
-                       "Locks kept after their release, by what became of them; recalled: also of locks still held.",
-                       "outcome", kLingerOutcomes)),
       wait_seconds(Spread(registry_, "distlock_wait_seconds", "From the request to the grant, of requests granted.",
                           kWaitBuckets)),
       hold_seconds(Spread(registry_, "distlock_hold_seconds", "From the grant to the end of a lease, however it ended.",

@@ -56,10 +56,6 @@ enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
 // queue.
 enum class HandoffPath { kReply, kNotice, kTend };
 
-// What became of a lock that was kept after its release: the next lease here got it, somebody else wanted it, or it was
-// given back for another cause. kRecalled: also of a lock that is held, and is therefore not kept.
-enum class LingerOutcome { kGranted, kRecalled, kGivenBack };
-
 // kInspect, kList: what GetLock and one page of ListLocks ask.
 enum class StoreVerb {
   kAcquire,
@@ -72,7 +68,6 @@ enum class StoreVerb {
   kDowngrade,
   kForce,
   kAdopt,
-  kNote,
   kInspect,
   kList
 };
@@ -203,7 +198,6 @@ class Metrics {
   Counter& at_risk;
   const ByLabel<RenewalOutcome, Counter> renewals;
   const ByLabel<HandoffPath, Counter> handoffs;
-  const ByLabel<LingerOutcome, Counter> lingered;
   Histogram& wait_seconds;    // of grants: from the request to the grant
   Histogram& hold_seconds;    // of leases: from the grant to the end, however it ended
   Histogram& queue_position;  // of acquires that had to queue: how many were ahead

@@ -230,14 +230,6 @@ constexpr OptionRow kTable[] = {
      "how long the store keeps a lock that is not renewed, for requests without a ttl"},
     {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
      "a lease is renewed when about this part of its ttl has passed"},
-    {"linger", kTime, &O::linger, "0s", "0s..1s",
-     "how long an EXCLUSIVE lock is kept after its release and given to the next caller of this broker without asking "
-     "the store; other brokers get it as soon as they ask; 0: it is given back at once; else tokens depend on clocks, "
-     "the former holder may be shown, and a broker that is killed leaves the lock to its ttl; not of redlock:// and "
-     "with --wait-replicas"},
-    {"linger-readers", kTime, &O::linger_readers, "false", "",
-     "only with --linger, also SHARED locks: while readers come and go quickly, those of this broker join each other "
-     "without asking the store, and readers of other brokers get the lock as soon as they ask"},
     {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
      "how wrong the rate of any machine's clock may be, in millionths"},
 

@@ -85,8 +85,6 @@ struct Options {
   absl::Duration validity;
   absl::Duration default_ttl;
   double renew_fraction = 0;
-  absl::Duration linger;
-  bool linger_readers = false;
   int64_t clock_drift = 0;  // parts per million
 
   // Limits

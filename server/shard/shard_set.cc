@@ -152,10 +152,7 @@ void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::D
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
-  Shard& shard = *impl_->shards[ShardOf(name)];
-  const core::SessionId own = NewSessionId();  // waits apart from other questions
-  shard.Post(Envelope{.what = core::BeforeLook{name}, .session = own});
-  shard.Post(Envelope{.what = StoreQuestion(std::move(ask)), .session = own});
+  impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 
 void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
@@ -170,7 +167,6 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->List(ns, prefix, page_size, token, timeout, Timed(observer, Question::kList, done));
   };
-  for (auto& shard : impl_->shards) shard->Post(Envelope{.what = core::BeforeLook{}});
   impl_->shards[pick]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 

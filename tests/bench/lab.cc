@@ -68,10 +68,6 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
   std::vector<std::string> args{setup.daemon, "--listen", unix_target_,   "--listen", "127.0.0.1:0", "--http=",
                                 "--redis",    store_url,  "--key-prefix", key_prefix, "--log-level", "warn"};
   args.insert(args.end(), more_flags.begin(), more_flags.end());
-  if (std::ranges::find(more_flags, "--linger") == more_flags.end()) {
-    args.insert(args.end(), {"--linger", setup.linger});
-    if (setup.linger != "0") args.push_back("--linger-readers");
-  }
   const auto start = std::chrono::steady_clock::now();
   child_ = std::make_unique<Child>(args, dir + "/" + name + ".log");
   UntilServing(*child_, setup.daemon, [&] {

@@ -41,13 +41,11 @@ enum class Ailment { kNone, kDead, kStopped, kSlow };
 struct Setup {
   std::string daemon;  // path of distlockd
   std::string redis_server = "redis-server";
-  bool clients_on_tcp = true;  // clients to the broker, and direct clients to Redis
-  bool store_on_tcp = false;   // the broker to Redis
-  bool peers = false;          // measure other lock systems, too
-  bool durable = false;        // Redis writes and syncs before it answers
-  bool growth = false;         // also the rows that take minutes
-  // distlockd --linger of the brokers whose rows do not say it themselves. 0: each operation goes to the store.
-  std::string linger = "0";
+  bool clients_on_tcp = true;        // clients to the broker, and direct clients to Redis
+  bool store_on_tcp = false;         // the broker to Redis
+  bool peers = false;                // measure other lock systems, too
+  bool durable = false;              // Redis writes and syncs before it answers
+  bool growth = false;               // also the rows that take minutes
   int store_delay_us = 0;            // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
   size_t servers = 1;                // independent ones, of a quorum if there are several
   Ailment ailment = Ailment::kNone;  // of the last of them

@@ -71,10 +71,6 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--store-delay", delay_ms,
                  "round trip to Redis, in ms, that a proxy adds for the broker and all others")
       ->check(CLI::Range(0.0, 1000.0));
-  app.add_option(
-      "--linger", arguments->setup.linger,
-      "of the brokers: how long they keep a lock after its release; 0, the default, sends each operation to the "
-      "store");
   app.add_option("--only", arguments->only,
                  "run only what matches this expression as \"section/case\", such as ^lone or 256");
   app.add_option("--rounds", arguments->rounds, "interleaved rounds")->check(CLI::PositiveNumber);
@@ -140,9 +136,6 @@ Conditions Describe(const Lab& lab) {
                                                    "one PING takes %.2f ms",
                                                    setup.store_delay_us / 1e3, PingMillis(lab))
                                             : "Redis is on this machine"},
-      {"linger", setup.linger == "0"
-                     ? "brokers give locks back at once, but in the rows that say otherwise"
-                     : "brokers keep locks, readers' too, for " + setup.linger + " after their release"},
       {"rounds", Text("%.0f, closed loops of %.2f s after %.2f s of warm-up; medians (min..max)", setup.size.rounds,
                       setup.size.seconds, setup.size.warm_seconds)}};
 }

@@ -9,8 +9,8 @@ namespace distlock::bench {
 
 std::vector<Section> Sections(const Setup& setup) {
   std::vector<Section> all;
-  for (const auto& part : {UncontendedSections, LingerSections, GuardedSections, ContendedSections, QuorumSections,
-                           ClusterSections, UpkeepSections, GrowthSections}) {
+  for (const auto& part : {UncontendedSections, GuardedSections, ContendedSections, QuorumSections, ClusterSections,
+                           UpkeepSections, GrowthSections}) {
     for (Section& section : part(setup)) all.push_back(std::move(section));
   }
   AppendPeers(setup, &all);

@@ -60,7 +60,6 @@ std::vector<Section> ContendedSections(const Setup& setup);
 std::vector<Section> GuardedSections(const Setup& setup);
 std::vector<Section> QuorumSections(const Setup& setup);
 std::vector<Section> ClusterSections(const Setup& setup);
-std::vector<Section> LingerSections(const Setup& setup);
 std::vector<Section> UpkeepSections(const Setup& setup);
 std::vector<Section> GrowthSections(const Setup& setup);  // empty without Setup::growth
 

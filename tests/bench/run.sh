@@ -22,7 +22,6 @@ Prints Markdown tables of medians and min..max over interleaved rounds. tests/be
   --bin FOLDER    use the distlockd and distlock_bench found there instead of building them
   --only REGEX    only cases that match as "section/case", such as '^lone|^handoff' or '1 x 256'
   --growth        also the rows that show how costs grow, which take minutes
-  --linger D      of the brokers: how long they keep a lock after its release (0: each operation goes to the store)
   --rounds N      interleaved rounds (5)
   --seconds S     length of each closed loop (1)
   --clients T     tcp or unix: how clients reach the broker, and direct ones Redis (tcp)
@@ -82,7 +81,7 @@ if [ -n "$charts" ] && [ -z "$json" ]; then
 fi
 
 # Rows whose figures depend on the way to the store.
-readonly AT_A_DISTANCE='^(lone|linger(-.*)?|multiplexed|library|handoff-idle|rw|peers|peers-handoff)/'
+readonly AT_A_DISTANCE='^(lone|multiplexed|library|handoff-idle|rw|peers|peers-handoff)/'
 
 # One run; "" is a store on this machine.
 measure() {

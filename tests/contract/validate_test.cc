@@ -296,11 +296,6 @@ TEST(Validate, OnDisconnectMeansNothingToADetachedLease) {
   EXPECT_TRUE(Check([](v1::LockSpec& s) { s.set_resume(true); }, false).acquire.resume);
 }
 
-TEST(Validate, ALockMayLingerUnlessItsCallerSaysNo) {
-  EXPECT_TRUE(Check([](v1::LockSpec&) {}).acquire.may_linger);
-  EXPECT_FALSE(Check([](v1::LockSpec& s) { s.set_no_linger(true); }).acquire.may_linger);
-}
-
 TEST(Validate, RequestIdsLeaseIdsAndPages) {
   const Limits limits;
   const auto problems = [&](const std::function<void(Validator&)>& ask) {

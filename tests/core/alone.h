@@ -9,7 +9,6 @@
 
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
-#include "core/notes.h"
 #include "table.h"
 
 namespace distlock::core {
@@ -18,14 +17,6 @@ namespace distlock::core {
 struct Looks final : LookScheduler {
   void LookBy(const LockName&, Instant at) override { asked.push_back(at); }
   std::vector<Instant> asked;
-};
-
-// Nothing is to be told to the store.
-struct NoNews final : NoteNews {
-  void OnNoted(const LockName&, const OwnerId&, Instant, Duration, uint32_t, bool) override {}
-  void OnNotOurs(const LockName&, const OwnerId&) override {}
-  void OnAwaited(const OwnerId&) override {}
-  void OnSettled(const OwnerId&) override {}
 };
 
 class Alone {

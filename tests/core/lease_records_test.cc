@@ -24,9 +24,7 @@ struct Keeper : Alone {
   Looks looks;
   LostParts parts;
   PastGrants past_grants{core};
-  NoNews news;
-  Notes notes{core, news};
-  PendingReleases releases{core, looks, notes};
+  PendingReleases releases{core, looks};
   Sessions sessions{core};
   Leases leases{core, sessions, parts, releases, past_grants};
 

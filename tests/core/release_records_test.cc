@@ -12,9 +12,7 @@ namespace {
 
 struct Releases : Alone {
   Looks looks;
-  NoNews news;
-  Notes notes{core, news};
-  PendingReleases releases{core, looks, notes};
+  PendingReleases releases{core, looks};
 
   // Whether the record is gone after this answer to the command `op`.
   bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {

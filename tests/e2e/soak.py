@@ -143,7 +143,6 @@ class Soak:
             self.calm(times.aftermath + options.measure)
         self.stage.heal()
         self.calm(times.aftermath + options.measure)
-        self.given_on = int(sum(b.metric("distlock_lingered_total", outcome="granted") for b in self.stage.brokers))
         self.stage.history.write("healed")
         self.minutes = min(options.minutes, (time.monotonic() - self.began) / 60)
         late = self.stage.send_clients_home(patience=90)
@@ -166,8 +165,6 @@ def judge(stage, soak, options):
     void = [f"{fault.row.name}: caused, but not observed ({fault.error})" for fault in soak.done if not fault.evidence]
     if rate < options.min_rate:
         void.append(f"only {rate:.0f} grants a second in calm times, {options.min_rate} wanted")
-    if options.linger not in ("", "0") and not soak.given_on:
-        void.append("no lock was given on")
     if soak.quiet_bursts:
         void.append(f"no grant at all in {soak.quiet_bursts} times of faults")
     if options.attacked and figures["false_losses"]:
@@ -176,8 +173,7 @@ def judge(stage, soak, options):
         print(f"VIOLATION {story}")
     print(
         f"calm times: {rate:.0f} grants a second over {soak.calm_s:.0f} s; "
-        f"{len({f.row.name for f in observed})} kinds of fault; {stage.stalls} stalls of the machine"
-        + (f"; {soak.given_on} locks given on since the brokers' last start" if options.linger else ""))
+        f"{len({f.row.name for f in observed})} kinds of fault; {stage.stalls} stalls of the machine")
     for why in void:
         print(f"VOID {why}")
     violations = figures["violations"] + len(soak.troubles)
@@ -199,8 +195,6 @@ def parse(argv):
     parser.add_argument("--cluster", action="store_true", help="on a Cluster, with failovers and slots that move")
     parser.add_argument("--quorum", action="store_true", help="on a quorum, with the faults of such servers")
     parser.add_argument("--attacked", action="store_true", help="attackers beside honest clients, and no faults")
-    parser.add_argument("--linger", default="",
-                        help="of the brokers: how long they keep a lock after its release; of readers, too")
     parser.add_argument("--locks", type=int, default=12, help="how many the clients share")
     parser.add_argument("--min-rate",
                         type=float,
@@ -231,7 +225,7 @@ def main(argv):
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
     stage_kind = (SentinelStage if options.sentinel else ClusterSoakStage if options.cluster else
                   QuorumStage if options.quorum else Stage)
-    stage = stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5, linger=options.linger)
+    stage = stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5)
     stage.locks = options.locks
     with stage:
         soak = Soak(stage, options, dice)

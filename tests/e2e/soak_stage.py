@@ -53,15 +53,14 @@ class Times:
 class History:
     """The records of this program, and the folder with the records of all."""
 
-    def __init__(self, folder, times, lingers=False):
-        """lingers: brokers may keep locks after their release."""
+    def __init__(self, folder, times):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir()
         self._lock = threading.Lock()
         self._file = open(self.folder / "driver.jsonl", "w", encoding="utf-8", buffering=1)
         self._offsets = {}
         self.grants = 0
-        self._line({"run": {"calm": False, "lingers": lingers, "validity": ns(times.validity),
+        self._line({"run": {"calm": False, "validity": ns(times.validity),
                             "longest_ttl": ns(times.longest_ttl), "slack": ns(times.slack), "slow": ns(times.slack),
                             "recovery": ns(times.recovery)}})
 
@@ -150,11 +149,10 @@ class Stage:
     locks = 12  # that the clients share
     terms = Times  # the promises under test
 
-    def __init__(self, folder, seed, program, short, brokers, clients, linger=""):
-        """linger: for how long brokers keep locks after their release; "": as they are installed."""
-        self.folder, self.seed, self.linger = pathlib.Path(folder), seed, linger
+    def __init__(self, folder, seed, program, short, brokers, clients):
+        self.folder, self.seed = pathlib.Path(folder), seed
         self.times = self.terms(short)
-        self.history = History(self.folder / "history", self.times, lingers=linger not in ("", "0"))
+        self.history = History(self.folder / "history", self.times)
         self.workers, self.pause_ms = 6, 110
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)
@@ -210,8 +208,7 @@ class Stage:
 
     def _all_broker_args(self):
         times = self.times
-        linger = ("--linger", self.linger, "--linger-readers") if self.linger else ()
-        return (*self._broker_args(), *linger, "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
+        return (*self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
                 f"{times.slot}s", "--drain-timeout", f"{times.drain}s")
 
     def _broker(self, url, name):

@@ -48,8 +48,7 @@ class MixedStage(Stage):
 
     def _broker_args(self):
         # Long leases are renewed as often as those of a few seconds are by default, so some in each mixture.
-        # An earlier build may keep locks after their release without being told to, which these records do not excuse.
-        return "--renew-fraction", "0.1", *(("--linger", "0") if OLD else ())
+        return "--renew-fraction", "0.1"
 
     def _broker(self, url, name):
         broker = super()._broker(url, name)

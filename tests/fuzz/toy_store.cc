@@ -193,12 +193,6 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
                              .held_for = std::chrono::milliseconds(bytes.Number<uint16_t>()),
                              .ttl = std::chrono::seconds(15)};
     }
-    Outcome operator()(const core::StoreNote&) const {
-      return core::NoteDone{.is_noted = bytes.Flag(),
-                            .queue_length = bytes.Byte(),
-                            .look = bytes.Flag(),
-                            .next = {store.Holder(bytes, now)}};
-    }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
       while (done.next.size() < 3 && bytes.Flag()) done.next.push_back(store.Holder(bytes, now));
@@ -245,7 +239,6 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
       return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}};
     }
     Outcome operator()(const core::StoreAdopt&) const { return core::AdoptDone{}; }
-    Outcome operator()(const core::StoreNote&) const { return core::NoteDone{.is_noted = true, .next = {}}; }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, std::visit(Choose{*this, now}, at->second)};

@@ -10,7 +10,7 @@ from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
-         "force", "census", "schema", "note", "spread", "adopt")
+         "force", "census", "schema", "adopt")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
 ADOPTED, NOTED, KEPT = 17, 26, 27
@@ -177,16 +177,6 @@ class Lock:
         through = "" if of is None else broker(of)
         return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US,
                          self.hold_off)
-
-    def note(self, n, token, to, to_token, ttl=TTL_MS, info=""):
-        """Owner `to` has the lock from now on, which owner n had."""
-        return self.call("note", owner(n), token, owner(to), to_token, ttl, info, KEEP_MS)
-
-    def spread(self, n, token, *readers, at=2, ttl=TTL_MS, given=0):
-        """What owner n has as a cover is these readers' from now on: (owner, token, info) of each."""
-        argv = [field for who, got, info in readers for field in (owner(who), got, info)]
-        return self.call("spread", owner(n), token, ttl, given or readers[-1][1], KEEP_MS, self.trusted, broker(at),
-                         self.hold_off, "", *argv)
 
     def slots(self):
         """The readers that hold it, by number: their slots without the end."""

@@ -170,15 +170,6 @@ def test_commands_of_conversion_and_force(redis, listen):
     assert commands(redis, lambda: rw.force(1)) == 4
 
 
-def test_commands_of_locks_that_linger(lock, redis, listen):
-    listen(2)
-    token = int(lock.acquire(1, at=2, info=f"l;{broker(2)};")[2])
-    assert commands(redis, lambda: lock.note(1, token, 2, token + 1, info=f"l;{broker(2)};")) == 6
-    assert commands(redis, lambda: lock.note(1, token, 2, token + 1, info=f"l;{broker(2)};")) == 4
-    assert commands(redis, lambda: lock.acquire(3)) == 6, "one try that fails, and 1 to tell the holder's broker"
-    assert commands(redis, lambda: lock.acquire(3, at=2)) == 5, "which knows of its own callers"
-
-
 def test_many_readers_cost_no_more(redis):
     rw = RwLock(redis, check_ttl=False)
     rw.read(1, ttl=2 * TTL_MS)

@@ -21,15 +21,15 @@ const aborted = signal => new Promise(resolve => {
 test('a lock', async context => {
   const {broker, connect} = await stand(context);
   const dl = connect(broker.url, {label: 'tests'});
-  const held = await dl.lock('k', {wait: '60s', owner: 'me', metadata: {a: 'b'}, noLinger: true});
+  const held = await dl.lock('k', {wait: '60s', owner: 'me', metadata: {a: 'b'}});
   assert.ok(held.isHeld && held.token === 1 && held.validFor > 0 && held.validFor <= 3000 && held.cause === '');
   assert.equal(held.signal.aborted, false);
   const shown = [inspect(held), JSON.stringify(held), String(held)];
   assert.ok(shown.every(text => !text.includes(held.leaseId)), 'the lease id is secret');
   await held[Symbol.asyncDispose]();
   const session = await broker.session();
-  const [{key, owner, metadata, maxWait, noLinger}] = session.got('acquire')[0].locks;
-  assert.deepEqual([key, owner, metadata, noLinger], ['k', 'me', {a: 'b'}, true]);
+  const [{key, owner, metadata, maxWait}] = session.got('acquire')[0].locks;
+  assert.deepEqual([key, owner, metadata], ['k', 'me', {a: 'b'}]);
   assert.ok(convert.fromWire(maxWait) > 0 && convert.fromWire(maxWait) <= 60_000);
   assert.equal(session.got('open')[0].client, 'tests');
   assert.ok(!held.isHeld && !held.signal.aborted && held.cause === 'GIVEN_BACK');

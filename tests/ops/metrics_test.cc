@@ -66,7 +66,6 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
   metrics.releases[ReleaseOutcome::kGivenBack].Increment(4);
   metrics.renewals[RenewalOutcome::kUnanswered].Increment(5);
   metrics.handoffs[HandoffPath::kTend].Increment(6);
-  metrics.lingered[LingerOutcome::kGivenBack].Increment(12);
   metrics.store_commands[StoreVerb::kList].Increment(7);
   metrics.store_errors[StoreError::kUnknown].Increment(8);
   metrics.streams_closed[StreamEnd::kProtocol].Increment(9);
@@ -84,7 +83,6 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
            "distlock_releases_total{outcome=\"given_back\"} 4\n",
            "distlock_renewals_total{outcome=\"unanswered\"} 5\n",
            "distlock_handoffs_total{path=\"tend\"} 6\n",
-           "distlock_lingered_total{outcome=\"given_back\"} 12\n",
            "distlock_store_commands_total{verb=\"list\"} 7\n",
            "distlock_store_errors_total{kind=\"unknown\"} 8\n",
            "distlock_streams_closed_total{cause=\"protocol\"} 9\n",

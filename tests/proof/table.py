@@ -36,7 +36,7 @@ class Museum(Rows):
 
 def worlds(topology, wanted, chunk):
     name = "worlds" if topology == "any" else f"worlds-{topology}"
-    of = {"any": (), "linger": ("--linger",)}.get(topology, ("--topology", topology))
+    of = () if topology == "any" else ("--topology", topology)
     return Seeds(name, WORLDS, wanted, chunk, (*SIM, *of, "--seed", "{first}", "--seeds", "{count}"),
                  prepare=built("distlock_sim"), quick=(*SIM, *of, "--seeds", "20"))
 
@@ -67,7 +67,6 @@ STAGES = [
     worlds("sentinel", 200_000, 2000),
     worlds("cluster", 200_000, 2000),
     worlds("quorum", 200_000, 1000),
-    worlds("linger", 100_000, 5000),
     Seeds("ballot", BALLOT, 200_000, 5000,
           ("build/release/bin/sim_quorum_test", "--gtest_filter=QuorumWorlds.*"),
           env={"DISTLOCK_QUORUM_SEEDS": "{first}:{count}"}, prepare=built("sim_quorum_test"),

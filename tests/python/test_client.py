@@ -13,11 +13,11 @@ from fake_broker import FakeBroker, eventually
 
 def test_a_lock(broker, connect):
     dl = connect(broker.url, label="tests")
-    with dl.lock("k", wait=10, owner="me", metadata={"a": "b"}, no_linger=True) as held:
+    with dl.lock("k", wait=10, owner="me", metadata={"a": "b"}) as held:
         assert held.is_held and held and held.token == 1 and 0 < held.valid_for <= 3 and held.cause == ""
         assert not held.lost and "held" in repr(held)
     spec = broker.session().await_command("acquire").acquire.locks[0]
-    assert (spec.key, spec.owner, dict(spec.metadata), spec.no_linger) == ("k", "me", {"a": "b"}, True)
+    assert (spec.key, spec.owner, dict(spec.metadata)) == ("k", "me", {"a": "b"})
     assert 0 < spec.max_wait.ToNanoseconds() <= 10 * 10**9
     assert broker.session().await_command("open").open.client == "tests"
     assert not held.is_held and not held.lost and held.cause == "GIVEN_BACK"

@@ -52,8 +52,6 @@ class ShardSetTest : public testing::Test {
     options.observer = &observer_;
     options.broker.validity = minutes(5);  // no heartbeats in these tests
     options.broker.store_timeout = minutes(5);
-    options.broker.linger = linger_;
-    options.broker.covers = true;
     set_ = std::make_unique<ShardSet>(std::move(options));
   }
   void StartUp(int shards = 1) {
@@ -88,7 +86,6 @@ class ShardSetTest : public testing::Test {
     return session;
   }
 
-  core::Duration linger_{};  // before Make
   ModelStores stores_;
   RecordingObserver observer_;
   std::unique_ptr<ShardSet> set_;
@@ -215,24 +212,6 @@ TEST_F(ShardSetTest, QuestionsAreAnsweredOnAShard) {
   set_->List("test", "", 10, "", minutes(1),
              [&](const absl::StatusOr<store::LockPage>& page) { listed.set_value(page.status()); });
   EXPECT_TRUE(listed.get_future().get().ok());
-}
-
-TEST_F(ShardSetTest, AQuestionIsAnsweredWithAllReaders) {
-  linger_ = hours(1);
-  StartUp(2);
-  const auto name = core::LockName::Encode("test", "a");
-  const int shard = set_->ShardOf(name);
-  const auto session = Open(shard, sink_);
-  for (core::RequestId request = 1; request <= 3; ++request) {
-    core::Acquire in = AcquireOf(session, request, "a");
-    in.want.mode = core::Mode::kShared;
-    ASSERT_TRUE(set_->TryPost(shard, std::move(in)));
-    ASSERT_TRUE(sink_->AwaitAll<core::Granted>(request));
-  }
-  std::promise<size_t> holders;
-  set_->Inspect(name, 10, minutes(1),
-                [&](absl::StatusOr<store::LockView> view) { holders.set_value(view.value().holders.size()); });
-  EXPECT_EQ(holders.get_future().get(), 3u);
 }
 
 TEST_F(ShardSetTest, QuestionsEndWhenTheSetStops) {

@@ -67,7 +67,7 @@ program_of() {
   case "$1" in
     ballot*) echo sim_quorum_test ;;
     'unit BallotTest'*) echo store_ballot_test ;;
-    'unit Linger'* | 'unit Covers'* | 'unit Adoptions'* | 'unit PendingReleases'* | 'unit Force'*) echo core_test ;;
+    'unit Adoptions'* | 'unit PendingReleases'* | 'unit Force'*) echo core_test ;;
     unit*) echo store_pure_test ;;
     *) echo distlock_sim ;;
   esac

@@ -7,13 +7,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 case " $* " in
   *" --help "* | *" -h "*)
     cat <<'TEXT'
-usage: tests/sim/run.sh [--seeds N | --minutes M] [--seed S] [--workload W] [--topology T] [--linger]
+usage: tests/sim/run.sh [--seeds N | --minutes M] [--seed S] [--workload W] [--topology T]
                         [--keep-going] [--quiet]
 
 Builds the simulator and runs N worlds (default 20000) from seed S on (default: a random one, which is printed). Ends
 with the line "N seeds, M violations, R seeds per hour and core"; the exit code is 0 only without violations. Stops at
 the first violation unless --keep-going. One world with its full log: build/release/bin/distlock_sim --seed S.
-With --linger brokers keep locks after their release, which they do not by default.
 Workloads: mixed mutex queue churn detached hold rw permit. Topologies: single sentinel cluster quorum.
 TEXT
     exit 0

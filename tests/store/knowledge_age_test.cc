@@ -271,18 +271,6 @@ TEST_F(KnowledgeAgeTest, OnlyTheTtlOfARenewalThatMayHaveRunIsToldToOthers) {
   EXPECT_TRUE(Contains(Said(), longer)) << "it may have run";
 }
 
-TEST_F(KnowledgeAgeTest, TheTtlOfALockThatWasHandedOnHereIsToldToOthers) {
-  store_.Submit(core::StoreNote{.op = 900,
-                                .name = core::LockName::Encode("ns", "k"),
-                                .from = {1},
-                                .from_token = 1,
-                                .owner = {2},
-                                .token = 2,
-                                .ttl = seconds(20)});
-  store_.Flush();
-  EXPECT_TRUE(Contains(Said(), "20000:"));
-}
-
 TEST_F(KnowledgeAgeTest, AHoldOffThatIsKnownCountsForAsLong) {
   constexpr core::Instant kAsked(seconds(100));
   constexpr core::StoreTime kSince{kEpochUs}, kUntil{kEpochUs + 2'000'000};

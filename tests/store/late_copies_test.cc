@@ -120,21 +120,6 @@ std::vector<core::StoreAdopt> CopiesOf(const Had& had) {
            .owner = OwnerOf(1, 77),
            .run_before = had.run_before}};
 }
-template <>
-std::vector<core::StoreNote> CopiesOf(const Had& had) {
-  if (had.token == 0) return {};
-  const core::StoreNote note{.name = TheLock(),
-                             .from = had.owner,
-                             .from_token = had.token,
-                             .owner = OwnerOf(1, 77),
-                             .token = had.token + 5,
-                             .ttl = seconds(9)};
-  core::StoreNote spread = note;
-  spread.readers = {{had.owner, had.token, ""}};
-  spread.last_token = had.token;
-  return {note, spread};
-}
-
 ballot::Spec SpecOf(const Had& had, Place place) {
   return {
       .name = TheLock(), .owner = had.owner, .ttl = seconds(60), .info = "i", .place = place, .mark = MarkOf(place)};

@@ -95,7 +95,6 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   wire.set_on_disconnect(static_cast<v1::OnDisconnect>(options.on_disconnect));
   wire.set_reentrant(options.reentrant);
   wire.set_resume(options.resume);
-  wire.set_no_linger(options.no_linger);
   spec->wire_bytes = wire.ByteSizeLong();
   spec->max_wait = options.max_wait;
   spec->on_queued = std::move(options.on_queued);

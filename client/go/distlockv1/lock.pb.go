@@ -407,11 +407,6 @@ type LockSpec struct {
 	// drains keeps such a lease until its last moment, then leaves it to its ttl, so that the next process at the same
 	// address can adopt it. Has no effect with ON_DISCONNECT_RELEASE. Hold and Session only.
 	Resume bool `protobuf:"varint,15,opt,name=resume,proto3" json:"resume,omitempty"`
-	// A broker with `--linger` may keep a lock for some milliseconds after its Release, and give it to its next caller
-	// without asking the store, or let readers join those that it has; callers of other brokers then get it a few round
-	// trips to the store later. True: this lock comes from the store, and its Release is answered when the store has it
-	// back.
-	NoLinger bool `protobuf:"varint,16,opt,name=no_linger,json=noLinger,proto3" json:"no_linger,omitempty"`
 	// 0 .. 25 h, unset = 0: a job that several hosts start runs once a period. When Release or Goodbye comes sooner after
 	// the grant, the lock stays blocked until grant + min_hold: one try is refused, waiters go on waiting.
 	//   - The store counts it, from the holder's acquire_time. A store that fails over and forgets the block grants again.
@@ -557,13 +552,6 @@ func (x *LockSpec) GetReentrant() bool {
 func (x *LockSpec) GetResume() bool {
 	if x != nil {
 		return x.Resume
-	}
-	return false
-}
-
-func (x *LockSpec) GetNoLinger() bool {
-	if x != nil {
-		return x.NoLinger
 	}
 	return false
 }
@@ -1502,7 +1490,7 @@ var File_distlock_v1_lock_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x06\n" +
+	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x05\n" +
 	"\bLockSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12)\n" +
@@ -1520,8 +1508,7 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"lock_delay\x18\f \x01(\v2\x19.google.protobuf.DurationR\tlockDelay\x12>\n" +
 	"\ron_disconnect\x18\r \x01(\x0e2\x19.distlock.v1.OnDisconnectR\fonDisconnect\x12\x1c\n" +
 	"\treentrant\x18\x0e \x01(\bR\treentrant\x12\x16\n" +
-	"\x06resume\x18\x0f \x01(\bR\x06resume\x12\x1b\n" +
-	"\tno_linger\x18\x10 \x01(\bR\bnoLinger\x124\n" +
+	"\x06resume\x18\x0f \x01(\bR\x06resume\x124\n" +
 	"\bmin_hold\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

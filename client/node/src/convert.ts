@@ -27,7 +27,7 @@ const OUTCOMES: Record<number, Outcome> = {
   [ReleaseOutcome.ALREADY_GONE]: 'ALREADY_GONE',
 };
 const SETTINGS = ['namespace', 'ttl', 'maxHold', 'lockDelay', 'minHold', 'policy', 'onDisconnect', 'owner',
-  'metadata', 'reentrant', 'resume', 'noLinger'];
+  'metadata', 'reentrant', 'resume'];
 
 /** Milliseconds of a caller's duration. `field` names it in the error. */
 export function milliseconds(value: Duration, field: string): number {
@@ -111,7 +111,6 @@ export function specOf(lock: LockRequest): wire.LockSpec {
     onDisconnect: oneOf(ON_DISCONNECT, lock.onDisconnect ?? 'SAFE', 'onDisconnect'),
     reentrant: lock.reentrant ?? false,
     resume: lock.resume ?? false,
-    noLinger: lock.noLinger ?? false,
     minHold: duration('minHold'),
   };
 }

@@ -67,11 +67,6 @@ export interface LockSettings {
   reentrant?: boolean;
   /** The lock outlives a broken stream when a broker of the same store is reached before its last promise ends. */
   resume?: boolean;
-  /**
-   * A broker with --linger may keep a lock for a moment after its release and give it to its next caller without asking
-   * the store. True: this one comes from the store, and goes back at once.
-   */
-  noLinger?: boolean;
 }
 
 /** What all calls that take a lock understand. */

@@ -66,7 +66,7 @@ def spec(key: str, mode: Mode, options: Options, permits: int = 0, limit: int = 
         made.policy = options.policy.value  # type: ignore[assignment]
     if options.on_disconnect.value != 1:
         made.on_disconnect = options.on_disconnect.value  # type: ignore[assignment]
-    made.reentrant, made.resume, made.no_linger = options.reentrant, options.resume, options.no_linger
+    made.reentrant, made.resume = options.reentrant, options.resume
     try:
         made.metadata.update(options.metadata)
     except (TypeError, ValueError) as error:

@@ -55,8 +55,6 @@ class Options:
     reentrant: while this client holds the lock, another acquire with the same non-empty owner succeeds at once, with
         the same token. Not for several locks at once.
     resume: the lock outlives a broken stream when a broker of the same store is reached before its last promise ends.
-    no_linger: a broker with --linger may keep a lock for a moment after its release and give it to its next caller
-        without asking the store. True: this one comes from the store, and goes back at once.
     """
 
     namespace: str = ""
@@ -69,7 +67,6 @@ class Options:
     metadata: Mapping[str, str] = field(default_factory=dict)
     reentrant: bool = False
     resume: bool = False
-    no_linger: bool = False
     min_hold: float = 0
 
 

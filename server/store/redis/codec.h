@@ -34,19 +34,7 @@ inline constexpr uint32_t kMaxShownHolders = 1000;
 
 // The part of a command that its reply is decoded with.
 struct SentCommand {
-  enum class Verb {
-    kAcquire,
-    kAcquireAll,
-    kRenew,
-    kRelease,
-    kWithdraw,
-    kTend,
-    kWatch,
-    kDowngrade,
-    kForce,
-    kAdopt,
-    kNote
-  };
+  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch, kDowngrade, kForce, kAdopt };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
   size_t items = 0;                          // kRenew, kAcquireAll
@@ -110,7 +98,7 @@ class Codec {
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 
-  // A GrantNotice, a ChangeNotice, a RecallNotice, a SettleNotice or a ForceNotice; nullopt: it has another form.
+  // A GrantNotice, a ChangeNotice or a ForceNotice; nullopt: it has another form.
   static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }

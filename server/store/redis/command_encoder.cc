@@ -62,7 +62,7 @@ struct Encoder {
         .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(StoredInfo(in, options.broker_id))
+        .Arg(StoredInfo(in.min_hold, in.max_hold, in.info))
         .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
@@ -114,7 +114,6 @@ struct Encoder {
       command.Arg(usual ? Cat("1;", owner, ";", item.token, ";")
                         : Cat(owner, ";", item.token, ";", own_ttl, ";", item.ours ? "-" : Cat(item.hold_until.us)));
     }
-    if (in.items.size() == 1 && !in.items.front().ours) AddChannel(command);
     return {std::move(sent), &lua::kRenew, std::move(command).Build()};
   }
 
@@ -191,27 +190,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kAdopt, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
     command.Arg(WantText(in.want)).Arg(in.info);
-    AddChannel(command);
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
-  }
-
-  Encoded operator()(const core::StoreNote& in) const {
-    if (!in.readers.empty()) return Spread(in);
-    CommandBuilder command = CallOnLock(lua::kNote, keys, in.name);
-    command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(HexOfOwner(in.owner)).Arg(Cat(in.token));
-    command.Arg(CeilMs(in.ttl)).Arg(LingeringInfo(options.broker_id, in.covers, in.info)).Arg(KeepMs(in.name));
-    return {{Verb::kNote, in.op, 0}, &lua::kNote, std::move(command).Build()};
-  }
-
-  Encoded Spread(const core::StoreNote& in) const {
-    DISTLOCK_CHECK(in.readers.size() <= core::kMostUnderCover);
-    CommandBuilder command = CallOnLock(lua::kSpread, keys, in.name);
-    command.Arg(HexOfOwner(in.from)).Arg(Cat(in.from_token)).Arg(CeilMs(in.ttl)).Arg(Cat(in.last_token));
-    command.Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id).Arg(HoldOff()).Arg(channel_tag);
-    for (const auto& reader : in.readers) {
-      command.Arg(HexOfOwner(reader.owner)).Arg(Cat(reader.token)).Arg(reader.info);
-    }
-    return {{Verb::kNote, in.op, 0}, &lua::kSpread, std::move(command).Build()};
   }
 };
 
@@ -229,7 +208,6 @@ struct NameOfItem {
 struct ItemEncoder {
   const ServerClock& clock;
   const Keys& keys;
-  std::string_view broker_id;
   core::Instant known_until;  // as of the census
   std::string text;
 
@@ -242,7 +220,8 @@ struct ItemEncoder {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
     const int64_t not_after = NotAfterUs(clock, std::min(in.run_before, known_until));
     Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
-           not_after, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";", StoredInfo(in, broker_id));
+           not_after, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
+           StoredInfo(in.min_hold, in.max_hold, in.info));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -296,7 +275,7 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
   items.reserve(commands.size());
   batch.sent.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
-    ItemEncoder encoder{clock_, keys_, options_.broker_id, known_until, {}};
+    ItemEncoder encoder{clock_, keys_, known_until, {}};
     encoder.text.reserve(kUsualItemBytes);
     auto [sent, key] = std::visit(encoder, one);
     batch.sent.push_back(std::move(sent));

@@ -18,16 +18,6 @@ std::optional<core::GrantNotice> ReadBlock(core::LockName name, const std::vecto
   return core::GrantNotice{.name = std::move(name), .since = AsStoreTime(*since), .ttl = FromMs(*block)};
 }
 
-// "owner;token"
-std::optional<core::SettleNotice> ReadSettleNotice(core::LockName name, std::string_view rest) {
-  const size_t first = rest.find(';');
-  if (first == std::string_view::npos) return std::nullopt;
-  const auto owner = ParseOwner(rest.substr(0, first));
-  const auto token = ParseNumber(rest.substr(first + 1));
-  if (!owner || !token || *token == 0) return std::nullopt;
-  return core::SettleNotice{std::move(name), *owner, *token};
-}
-
 // "owner;token;reason"; the reason may hold any bytes
 std::optional<core::ForceNotice> ReadForceNotice(core::LockName name, std::string_view rest) {
   const size_t first = rest.find(';');
@@ -43,13 +33,10 @@ std::optional<core::ForceNotice> ReadForceNotice(core::LockName name, std::strin
 
 std::optional<core::Input> Codec::DecodeNotice(std::string_view payload) {
   constexpr std::string_view kForce = "force;";
-  constexpr std::string_view kSettle = "settle;";
   const size_t line = payload.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   auto name = core::LockName::FromEscaped(payload.substr(0, line));
   const std::string_view rest = payload.substr(line + 1);
-  if (name && rest == "recall") return core::RecallNotice{*std::move(name)};
-  if (name && rest.starts_with(kSettle)) return ReadSettleNotice(*std::move(name), rest.substr(kSettle.size()));
   if (name && rest.starts_with(kForce)) return ReadForceNotice(*std::move(name), rest.substr(kForce.size()));
   const std::vector<std::string_view> fields = Split(rest, ";");
   if (name && fields.size() == 1 && ParseNumber(fields[0])) return core::ChangeNotice{*std::move(name)};

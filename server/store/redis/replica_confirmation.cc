@@ -38,7 +38,6 @@ bool Promises(const core::StoreReply& reply) {
         if constexpr (std::is_same_v<Outcome, core::AdoptDone>) {
           return outcome.result == core::AdoptDone::Result::kAdopted;
         }
-        if constexpr (std::is_same_v<Outcome, core::NoteDone>) return outcome.is_noted;
         if constexpr (kHandsOn<Outcome>) return !outcome.next.empty() || LeavesBlocked(outcome);
         return false;
       },
@@ -78,7 +77,6 @@ bool MayPromise(const core::StoreCommand& command) {
     case core::Verb::kRenew:
     case core::Verb::kTend:
     case core::Verb::kAdopt:
-    case core::Verb::kNote:
       return true;
     // They hand on at times. Then their answer asks.
     case core::Verb::kRelease:

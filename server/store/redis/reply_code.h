@@ -33,8 +33,6 @@ enum ReplyCode : int64_t {
   kYielded = 23,
   kMember = 24,
   kSchema = 25,
-  kNoted = 26,
-  kKept = 27,
 };
 
 }  // namespace distlock::store

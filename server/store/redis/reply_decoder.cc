@@ -45,17 +45,13 @@ uint64_t AsOf(const ReplyArray& reply, uint64_t last_token, const std::vector<co
   return as_of;
 }
 
-// Nothing was done: the holder's broker, which may have given the lock on, has been asked to say who has it.
-constexpr char kKeptByItsBroker[] = "the broker of its holder has been asked, and has not answered yet";
-
 std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
   switch (code) {
     case kGranted: {
       const auto token = Number(reply, 2);
       const auto since = Number(reply, 3);
-      const auto cover_to = reply.size() == 5 ? Number(reply, 4) : std::optional<uint64_t>(0);
-      if ((reply.size() != 4 && reply.size() != 5) || !token || *token == 0 || !since || !cover_to) return std::nullopt;
-      return core::AcquireGranted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since)), *cover_to};
+      if (reply.size() != 4 || !token || *token == 0 || !since) return std::nullopt;
+      return core::AcquireGranted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since))};
     }
     case kQueued: {
       const auto position = Count(reply, 2);
@@ -81,9 +77,8 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
     case kMismatch: {
       const auto mode = ModeOf(reply.String(2).value_or(""));
       const auto limit = Count(reply, 3);
-      const bool lingers = reply.size() == 5 && reply.String(4) == "lingers";
-      if ((reply.size() != 4 && !lingers) || !mode || !limit) return std::nullopt;
-      return core::AcquireMismatch{*mode, *limit, lingers};
+      if (reply.size() != 4 || !mode || !limit) return std::nullopt;
+      return core::AcquireMismatch{*mode, *limit};
     }
     default:
       return std::nullopt;
@@ -127,9 +122,6 @@ std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, const Se
       batch.results.push_back(core::RenewResult::kAnothers);
     } else if (result == '3') {
       batch.results.push_back(core::RenewResult::kMoved);
-    } else if (result == '4') {
-      batch.results.push_back(core::RenewResult::kUnanswered);
-      batch.trouble = kKeptByItsBroker;
     } else {
       return std::nullopt;
     }
@@ -143,9 +135,9 @@ struct PassedOn {
   std::vector<core::HolderView> next;
 };
 
-std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply, size_t at = 2) {
-  const auto word = reply.String(at);
-  auto grants = ReadGrants(reply, at + 1);
+std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply) {
+  const auto word = reply.String(2);
+  auto grants = ReadGrants(reply, 3);
   if (!word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
   return PassedOn{!word->empty(), *std::move(grants)};
 }
@@ -153,9 +145,6 @@ std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply, size_t at = 2) {
 std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb verb) {
   if (code == kLate && verb == Verb::kWithdraw) return core::AcquireLate{};
   core::GiveBackDone done;
-  if (code == kKept && verb == Verb::kRelease && reply.size() == 2) {
-    return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
-  }
   const bool is_not_holder = code == kNotHolder && verb == Verb::kRelease;
   done.was_holder = code == kReleased;
   done.was_waiter = code == kWithdrawn && verb == Verb::kWithdraw;
@@ -176,7 +165,6 @@ std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb 
 
 std::optional<Outcome> ReadDowngrade(int64_t code, const ReplyArray& reply) {
   using Result = core::DowngradeDone::Result;
-  if (code == kKept && reply.size() == 2) return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
   if (code == kGone || code == kNotHolder) {
     return reply.size() == 2 ? std::optional<Outcome>(core::DowngradeDone{}) : std::nullopt;
   }
@@ -206,7 +194,6 @@ std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
 std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
   using Result = core::AdoptDone::Result;
   if (code == kLate && reply.size() == 2) return core::AcquireLate{};
-  if (code == kKept && reply.size() == 2) return core::StoreFailed{core::FailureKind::kUnavailable, kKeptByItsBroker};
   if (code == kGone || code == kNotHolder) {
     return reply.size() == 2 ? std::optional<Outcome>(core::AdoptDone{}) : std::nullopt;
   }
@@ -230,19 +217,6 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
                          .lock_delay = FromMs(*delay),
                          .max_hold = FromMs(*max_hold),
                          .min_hold = FromMs(*min_hold)};
-}
-
-std::optional<Outcome> ReadNote(int64_t code, const ReplyArray& reply) {
-  if (code == kNotHolder && reply.size() == 2) return core::NoteDone{};
-  const auto length = Count(reply, 2);
-  if (code != kNoted || !length) return std::nullopt;
-  core::NoteDone done{.is_noted = true, .queue_length = *length, .next = {}};
-  if (reply.size() == 3) return done;
-  auto passed_on = ReadPassedOn(reply, 3);
-  if (!passed_on) return std::nullopt;
-  done.look = passed_on->look;
-  done.next = std::move(passed_on->next);
-  return done;
 }
 
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
@@ -316,8 +290,6 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
       return ReadForce(code, reply);
     case Verb::kAdopt:
       return ReadAdopt(code, reply);
-    case Verb::kNote:
-      return ReadNote(code, reply);
   }
   return std::nullopt;
 }

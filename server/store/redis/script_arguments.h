@@ -60,15 +60,6 @@ inline std::string StoredInfo(core::Duration min_hold, core::Duration max_hold, 
   std::string stored = max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
   return min_hold > core::Duration::zero() ? Cat("m", CeilMs(min_hold), ";", stored) : stored;
 }
-// Behind the mark of a lock that its broker may keep after its release, or that covers readers.
-inline std::string LingeringInfo(std::string_view broker_id, bool covers, const std::string& info) {
-  return Cat("l;", broker_id, covers ? ";r;" : ";", info);
-}
-inline std::string StoredInfo(const core::StoreAcquire& in, std::string_view broker_id) {
-  if (!in.lingers) return StoredInfo(in.min_hold, in.max_hold, in.info);
-  return LingeringInfo(broker_id, in.want.mode == core::Mode::kShared, in.info);
-}
-
 // The stamp from which on the scripts refuse; 0: never.
 inline int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {
   return run_before == core::kNever ? 0 : clock.ShownBy(run_before).us;

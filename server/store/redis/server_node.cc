@@ -324,8 +324,6 @@ void ServerNode::HearTtl(const core::StoreCommand& command) {
   if (const auto* acquire = std::get_if<core::StoreAcquire>(&command)) return census_.OnTtl(acquire->ttl);
   if (const auto* all = std::get_if<core::StoreAcquireAll>(&command)) {
     for (const core::StoreAcquire& item : all->items) census_.OnTtl(item.ttl);
-  } else if (const auto* note = std::get_if<core::StoreNote>(&command)) {
-    census_.OnTtl(note->ttl);
   }
 }
 

@@ -25,19 +25,9 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   return field ? ParseNumber(*field) : std::nullopt;
 }
 
-constexpr std::string_view kLingers = "l;";
-constexpr std::string_view kCovers = "r;";  // behind that and the broker
-
-// The info of a holder or waiter, without what stands in front of it: the bounds of the hold, or the mark of a lock
-// that may be kept or covers readers. `min_hold`: where the first of them goes.
+// The info of a holder or waiter, without the bounds of the hold in front of it. `min_hold`: where the first of them
+// goes.
 std::string WithoutBounds(std::string_view info, core::Duration& min_hold) {
-  if (info.starts_with(kLingers)) {
-    std::string_view rest = info.substr(kLingers.size());
-    if (TakeField(rest)) {
-      if (rest.starts_with(kCovers)) rest.remove_prefix(kCovers.size());
-      return std::string(rest);
-    }
-  }
   for (const char bound : {'m', 'h'}) {
     if (!info.starts_with(bound)) continue;
     std::string_view rest = info.substr(1);
@@ -117,9 +107,6 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   view.ttl = FromMs(*ttl);
   view.lock_delay = FromMs(*delay);
   view.time_left = FromPttl(pttl_ms);
-  view.lingers = value.starts_with(kLingers);
-  // It may have had the lock since it was another's of the same broker: its token is the time of its own grant.
-  if (view.lingers) view.since = AsStoreTime(view.token);
   view.info = WithoutBounds(value, view.min_hold);
   return view;
 }

@@ -9,13 +9,9 @@ namespace distlock::sim {
 namespace {
 
 // The store lost the earlier grant and granted the lock anew. The earlier belief may last as long as it had been
-// promised, a ttl at most. What a lease is promised that was given a kept lock, an earlier one was.
+// promised, a ttl at most.
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
-  const Keep* const keep =
-      earlier.kept_from == kNotSeen ? nullptr : index.KeepAt(earlier.lock, earlier.kept_from, earlier.token);
-  const int64_t promised = keep != nullptr            ? keep->ttl_ns
-                           : index.MayBeKept(earlier) ? index.history.longest_ttl_ns
-                                                      : index.TermsOf(earlier).ttl_ns;
+  const int64_t promised = index.TermsOf(earlier).ttl_ns;
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
     const bool is_between = one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew;
@@ -77,27 +73,10 @@ void CheckOverlaps(const Index& index, Report& report) {
   }
 }
 
-// The lease had the lock before the store heard of it: until it did, or to the end of belief, the store must have had
-// the lock for an earlier lease of the same broker.
-bool WasKept(const Index& index, const Tenure& tenure, const std::string& who, Report& report) {
-  const Keep& keep = *index.KeepAt(tenure.lock, tenure.from, tenure.token);
-  const int64_t needed = tenure.took == kNotSeen ? tenure.until : tenure.took;
-  if (keep.until >= needed) return true;
-  if (IsAccepted(index, tenure) || Forgotten(index, tenure, std::max(keep.until, tenure.from), tenure.until))
-    return false;
-  report.Add(keep.how == FreedHow::kReleased ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
-             who + " believed in " + report.Lock(tenure.lock) + " from " + Report::At(tenure.from) + " to " +
-                 Report::At(tenure.until) + ", but the store, which had it for an earlier lease, let it go at " +
-                 Report::At(keep.until));
-  return false;
-}
-
 // I1 and I3 against the store: belief lies within the time in which the store held the lock for the lease.
 void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report) {
   const std::string who = report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ")";
-  if (tenure.kept_from != kNotSeen && (tenure.took == kNotSeen || tenure.from < tenure.took)) {
-    if (!WasKept(index, tenure, who, report) || tenure.took == kNotSeen) return;
-  } else if (tenure.took == kNotSeen || tenure.from < tenure.took) {
+  if (tenure.took == kNotSeen || tenure.from < tenure.took) {
     report.Add("I1", tenure.lock, {tenure.lease}, tenure.until,
                who + " believed from " + Report::At(tenure.from) + " on, " +
                    (tenure.took == kNotSeen ? "but the store never gave it " + report.Lock(tenure.lock)

@@ -26,12 +26,9 @@ enum class RecordKind : uint8_t {
   kWrote,     // to the fenced register; `token` [code: 1 accepted, 0 rejected]
   kYields,    // it is about to downgrade its EXCLUSIVE lease: it does not rely on being alone any more
   // By the store, about one lease. Only in simulated runs, which can observe the store.
-  kQueued,    // it got a place in the queue [value: its arrival number there, by the store's count]
-  kUnqueued,  // it lost its place without a grant
-  kTook,      // it holds the lock from now on; `token` [code: 1 its broker may keep the lock for its next lease]
-  // The same, in the place of the holder, whose lock its broker had kept; `token` [code: 1 beside those who have it: a
-  // reader that its broker had let in]
-  kNoted,
+  kQueued,      // it got a place in the queue [value: its arrival number there, by the store's count]
+  kUnqueued,    // it lost its place without a grant
+  kTook,        // it holds the lock from now on; `token`
   kFreed,       // it does not hold the lock any more [code: FreedHow]; `token`, or 0: any
   kDowngraded,  // it held the lock EXCLUSIVE, and holds it SHARED from now on
   kForced,      // an administrator has begun to take the lock from it
@@ -160,10 +157,6 @@ struct History {
   bool calm = false;  // no fault at all: no loss, no false alarm, arrival order is strict, hand-off is prompt
   int64_t validity_ns = 0;
   int64_t longest_ttl_ns = 0;  // with lock_delay
-  // Brokers may keep a lock after its release and give it to their next lease, of which the store hears later.
-  bool lingers = false;
-  // What is shown of a lock may be older than the question, as where brokers keep locks: looks are not judged.
-  bool shows_late = false;
   // The store is a quorum of which a minority may be at fault at any time, and no record tells of that.
   bool silent_minority = false;
   // The store is a Cluster: a list may miss a lock whose slot moves.

@@ -112,12 +112,6 @@ class HistoryBuilder {
   void Queued(int64_t at, int64_t lease, int64_t arrival) { Add(at, RecordKind::kQueued, lease, {.value = arrival}); }
   void Unqueued(int64_t at, int64_t lease) { Add(at, RecordKind::kUnqueued, lease); }
   void Took(int64_t at, int64_t lease, uint64_t token) { Add(at, RecordKind::kTook, lease, {.token = token}); }
-  // The same; its broker may keep the lock for its next lease.
-  void TookToKeep(int64_t at, int64_t lease, uint64_t token) {
-    Add(at, RecordKind::kTook, lease, {.code = 1, .token = token});
-  }
-  // The store hears that the broker has given the kept lock to this lease.
-  void Noted(int64_t at, int64_t lease, uint64_t token) { Add(at, RecordKind::kNoted, lease, {.token = token}); }
   void Freed(int64_t at, int64_t lease, FreedHow how = FreedHow::kReleased) {
     Add(at, RecordKind::kFreed, lease, {.code = static_cast<uint8_t>(how)});
   }

@@ -14,8 +14,7 @@ constexpr int64_t kClocksApart = 100'000'000;  // how far the clocks of two serv
 
 }  // namespace
 
-Index::Index(const History& the_history)
-    : history(the_history), fates(the_history.leases.size()), kept_(the_history.locks.size()) {
+Index::Index(const History& the_history) : history(the_history), fates(the_history.leases.size()) {
   tenures.reserve(fates.size());
   open_belief_.reserve(fates.size());
   beliefs.reserve(fates.size());
@@ -25,7 +24,6 @@ Index::Index(const History& the_history)
     Read(record, number++);
     now_ = end = record.at_ns;
   }
-  FindKeeps();
   std::erase_if(beliefs, [](const Belief& belief) { return belief.until <= belief.from; });
   std::stable_sort(beliefs.begin(), beliefs.end(), [](const Belief& a, const Belief& b) {
     return a.lock != b.lock ? a.lock < b.lock : a.from < b.from;
@@ -47,8 +45,7 @@ bool Index::Fits(const Record& record) {
   if (fates[static_cast<size_t>(record.lease)].asked == kNotSeen && record.kind != RecordKind::kAsked) {
     return wrong("is about a lease that nobody has asked for");
   }
-  const bool has_token =
-      record.kind == RecordKind::kGranted || record.kind == RecordKind::kTook || record.kind == RecordKind::kNoted;
+  const bool has_token = record.kind == RecordKind::kGranted || record.kind == RecordKind::kTook;
   if (has_token && record.token == 0) return wrong("has no token");
   return true;
 }
@@ -96,8 +93,6 @@ void Index::Read(const Record& record, int32_t number) {
       return;
     case RecordKind::kTook:
       return ReadTook(record);
-    case RecordKind::kNoted:
-      return ReadNoted(record);
     case RecordKind::kFreed:
       return ReadFreed(record, *fate);
     case RecordKind::kDowngraded:
@@ -144,80 +139,17 @@ void Index::ReadTook(const Record& record) {
   Tenure& tenure = TenureOf(record);
   (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
   tenure.freed = kNotSeen;
-  tenure.may_linger = record.code != 0;
-  Kept& kept = kept_[static_cast<size_t>(record.lock)];
-  kept = {};
-  if (!tenure.may_linger) return;
-  kept = {.keep = static_cast<int32_t>(keeps.size()), .tenure = static_cast<int32_t>(&tenure - tenures.data())};
-  keeps.push_back({.lock = record.lock, .token = tenure.token, .from = record.at_ns, .ttl_ns = TermsOf(tenure).ttl_ns});
-}
-
-// A reader that its broker had let in beside one whom the store knew. It knows all of them now.
-void Index::ReadSpread(const Record& record) {
-  Kept& kept = kept_[static_cast<size_t>(record.lock)];
-  if (kept.keep >= 0) keeps[static_cast<size_t>(kept.keep)].until = record.at_ns;
-  kept = {};
-  const Keep* const keep = KeepAt(record.lock, record.at_ns, record.token);
-  if (keep == nullptr || keep->until != record.at_ns) return Contradict(record, "was let in beside");
-  Tenure& tenure = TenureOf(record);
-  (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
-  tenure.freed = kNotSeen;
-  tenure.noted = true;
-  tenure.kept_from = keep->from;
-}
-
-void Index::ReadNoted(const Record& record) {
-  if (record.code != 0) return ReadSpread(record);
-  Kept& kept = kept_[static_cast<size_t>(record.lock)];
-  if (kept.keep < 0) return Contradict(record, "follows");
-  Tenure& before = tenures[static_cast<size_t>(kept.tenure)];
-  before.freed = record.at_ns;
-  if (before.freed_first == kNotSeen) before.freed_first = record.at_ns;
-  before.how = FreedHow::kReleased;
-  Tenure& tenure = TenureOf(record);
-  (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
-  tenure.freed = kNotSeen;
-  tenure.may_linger = tenure.noted = true;
-  tenure.kept_from = keeps[static_cast<size_t>(kept.keep)].from;
-  kept.tenure = static_cast<int32_t>(&tenure - tenures.data());
 }
 
 void Index::ReadFreed(const Record& record, const Fate& fate) {
   sees_store = true;
-  Kept& kept = kept_[static_cast<size_t>(record.lock)];
   for (int32_t i = fate.first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
     Tenure& tenure = tenures[static_cast<size_t>(i)];
     if (tenure.took == kNotSeen || tenure.freed != kNotSeen || IsOfAnother(record, tenure)) continue;
     tenure.freed = record.at_ns;
     if (tenure.freed_first == kNotSeen) tenure.freed_first = record.at_ns;
     tenure.how = static_cast<FreedHow>(record.code);
-    if (kept.keep < 0 || kept.tenure != i) continue;
-    keeps[static_cast<size_t>(kept.keep)].until = record.at_ns;
-    keeps[static_cast<size_t>(kept.keep)].how = tenure.how;
-    kept = {};
   }
-}
-
-// Of leases that the store never heard of, as others followed at once.
-void Index::FindKeeps() {
-  for (Tenure& tenure : tenures) {
-    const LeaseTerms& terms = TermsOf(tenure);
-    if (tenure.took != kNotSeen || tenure.told == kNotSeen || terms.detached) continue;
-    if (terms.kind == HoldKind::kPermit || terms.lock_delay_ns > 0 || terms.max_hold_ns > 0 || terms.min_hold_ns > 0) {
-      continue;
-    }
-    const Keep* const keep = KeepAt(tenure.lock, tenure.told, tenure.token);
-    if (keep != nullptr && tenure.told - keep->until < history.longest_ttl_ns) tenure.kept_from = keep->from;
-  }
-}
-
-const Keep* Index::KeepAt(int32_t lock, int64_t at, uint64_t token) const {
-  const Keep* last = nullptr;
-  for (const Keep& keep : keeps) {
-    if (keep.from > at) break;
-    if (keep.lock == lock && keep.token <= token) last = &keep;
-  }
-  return last;
 }
 
 void Index::ReadAsked(const Record& record, Fate& fate) {

@@ -38,27 +38,11 @@ struct Tenure {
   int64_t downgraded_unasked = kNotSeen;
   int64_t forced = kNotSeen;     // when an administrator began to take it
   int64_t came_back = kNotSeen;  // when belief began again after its end
-  bool may_linger = false;       // its broker may keep the lock for its next lease
-  bool noted = false;            // it had the lock before the store heard of it
-  int64_t kept_from = kNotSeen;  // from when on its broker had the lock in the store, for this or an earlier lease
   int told_times = 0;
   int32_t next = -1;  // the next tenure of the same lease
 
   // The latest time at which the store can have granted it.
-  int64_t Began() const {
-    if (noted && told != kNotSeen) return std::min(took, told);
-    return took != kNotSeen ? took : told;
-  }
-};
-
-// A broker may have given the lock from lease to lease, while the store had it for one of them all the time.
-struct Keep {
-  int32_t lock = -1;
-  uint64_t token = 0;  // of the first lease: those after it have greater ones
-  int64_t from = kNotSeen;
-  int64_t until = kForEver;
-  FreedHow how = FreedHow::kReleased;
-  int64_t ttl_ns = 0;  // of the first lease; those after it have no longer one
+  int64_t Began() const { return took != kNotSeen ? took : told; }
 };
 
 // The course of a lease's request.
@@ -114,13 +98,12 @@ class Index {
   std::vector<Trouble> troubles;  // by `from`
   std::vector<Forgetting> forgettings;
   std::vector<Wrong> wronged;
-  std::vector<Keep> keeps;  // by `from`
   bool sees_store = false;
   int64_t healed = kForEver;
   int64_t quiet = kForEver;
   int64_t end = 0;  // the last record
 
-  // Of a kGranted, kTook or kNoted.
+  // Of a kGranted or kTook.
   const Tenure& Named(const Record& record) const {
     int32_t i = fates[static_cast<size_t>(record.lease)].first;
     while (tenures[static_cast<size_t>(i)].token != record.token) i = tenures[static_cast<size_t>(i)].next;
@@ -136,22 +119,10 @@ class Index {
     if (from != kNotSeen && from <= at) terms.kind = HoldKind::kShared;
     return terms;
   }
-  // Whether it may have been given a lock that its broker had kept, where the store cannot be observed.
-  bool MayBeKept(const Tenure& tenure) const {
-    const LeaseTerms& terms = TermsOf(tenure);
-    return history.lingers && !sees_store && !terms.detached && terms.kind != HoldKind::kPermit &&
-           terms.lock_delay_ns == 0 && terms.max_hold_ns == 0 && terms.min_hold_ns == 0;
-  }
-  // The earliest time at which the store can have granted it. A kept lock it may have granted to an earlier lease, a
-  // ttl before.
+  // The earliest time at which the store can have granted it.
   int64_t BeganNotBefore(const Tenure& tenure) const {
-    if (tenure.kept_from != kNotSeen) return tenure.kept_from;
-    if (tenure.took != kNotSeen) return tenure.took;
-    const int64_t asked = fates[static_cast<size_t>(tenure.lease)].asked;
-    return MayBeKept(tenure) ? asked - history.longest_ttl_ns : asked;
+    return tenure.took != kNotSeen ? tenure.took : fates[static_cast<size_t>(tenure.lease)].asked;
   }
-  // The last of this lock that began by `at`, in which a lease may have this token; null: none did.
-  const Keep* KeepAt(int32_t lock, int64_t at, uint64_t token) const;
   // Whether the store lost this lock's data in [from, until].
   bool Forgot(int32_t lock, int64_t from, int64_t until) const;
   // Whether a fault in [from, until] can have made a broker miss a grant to one of its waiters, or lose the waiter's
@@ -183,26 +154,13 @@ class Index {
   void ReadEnded(const Record& record, Fate& fate);
   void ReadFault(const Record& record);
   void ReadTook(const Record& record);
-  void ReadNoted(const Record& record);
-  void ReadSpread(const Record& record);
-  void Contradict(const Record& record, const char* how) {
-    if (!contradiction.empty()) return;
-    contradiction = "lease " + std::to_string(record.lease) + " " + how + " a holder whose lock was not kept";
-  }
   void ReadFreed(const Record& record, const Fate& fate);
-  void FindKeeps();
   void Answer(Fate& fate, int64_t at) const {
     if (fate.answered == kNotSeen) fate.answered = at;
   }
   Tenure& TenureOf(const Record& record);
   static bool IsOfAnother(const Record& record, const Tenure& tenure);
 
-  // Of a lock whose holder's broker may keep it.
-  struct Kept {
-    int32_t keep = -1;    // -1: the holder is no such one
-    int32_t tenure = -1;  // the holder
-  };
-  std::vector<Kept> kept_;            // by lock
   std::vector<int32_t> open_belief_;  // by tenure: index into beliefs
   std::vector<int64_t> trouble_end_;  // the latest end among the first n troubles, after-effects included
   int64_t now_ = kNotSeen;

@@ -57,8 +57,7 @@ const char* ValueField(RecordKind kind) {
 }
 
 bool HasToken(RecordKind kind) {
-  return kind == RecordKind::kGranted || kind == RecordKind::kTook || kind == RecordKind::kNoted ||
-         kind == RecordKind::kWrote;
+  return kind == RecordKind::kGranted || kind == RecordKind::kTook || kind == RecordKind::kWrote;
 }
 
 }  // namespace
@@ -129,8 +128,6 @@ void HistoryReader::ReadLine(const std::string& text) {
 void HistoryReader::ReadRun(const Line& line) {
   has_run_ = true;
   history_.calm = line.Get("calm", false);
-  history_.lingers = line.Get("lingers", false);
-  history_.shows_late = line.Get("shows_late", false);
   history_.slots_move = line.Get("slots_move", false);
   history_.silent_minority = line.Get("silent_minority", false);
   history_.validity_ns = line.Get<int64_t>("validity");
@@ -340,8 +337,6 @@ json ObjectOf(const History& history, const Look& look) {
 
 void WriteHistory(const History& history, std::ostream& out) {
   const json run = {{"calm", history.calm},
-                    {"lingers", history.lingers},
-                    {"shows_late", history.shows_late},
                     {"slots_move", history.slots_move},
                     {"silent_minority", history.silent_minority},
                     {"validity", history.validity_ns},

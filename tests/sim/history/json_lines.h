@@ -3,7 +3,7 @@
 // Histories as text: one JSON object a line, in any order and any number of files, so that each process of a run can
 // write its own file, and the file of a killed process is usable. Names instead of numbers. One thread.
 //
-//   {"run": {"calm": false, "lingers": true, "validity": 1000000000, "longest_ttl": 3000000000, "slack": ..., ...}}
+//   {"run": {"calm": false, "validity": 1000000000, "longest_ttl": 3000000000, "slack": ..., ...}}
 //   {"at": 17, "kind": "asked", "actor": "client 3", "lock": "k1", "lease": "3-17", "max_wait": -1, ...}
 //   {"at": 18, "kind": "granted", "actor": "client 3", "lease": "3-17", "token": 1792}
 //   {"at": 19, "kind": "fault", "fault": "link_reset", "actor": "net 1", "lasts": 0}

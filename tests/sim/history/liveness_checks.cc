@@ -77,11 +77,9 @@ class Waits {
   }
 
   static void Follow(const Record& record, RecordKind begins, RecordKind ends, Use& use) {
-    // A reader that its broker had let in holds the lock by itself from then on.
-    const bool is_spread = record.kind == RecordKind::kNoted && record.code != 0;
-    if (record.kind == RecordKind::kTook || is_spread) ++use.holders;
+    if (record.kind == RecordKind::kTook) ++use.holders;
     if (record.kind == RecordKind::kFreed && --use.holders > 0) return;
-    if (record.kind == begins || (is_spread && begins == RecordKind::kTook)) {
+    if (record.kind == begins) {
       if (use.since != kNotSeen && use.believed_until != kNotSeen && use.believed_until < record.at_ns) {
         use.held = use.HeldUntil(record.at_ns);
         use.since = kNotSeen;

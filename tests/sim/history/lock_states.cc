@@ -32,7 +32,6 @@ void LockStates::Read(const Record& record) {
   const auto lock = static_cast<size_t>(record.lock);
   switch (record.kind) {
     case RecordKind::kTook:
-    case RecordKind::kNoted:
       return Took(record, Next(lock, record));
     case RecordKind::kFreed: {
       const auto is_it = [&](const Look::Holder& one) {
@@ -52,7 +51,6 @@ void LockStates::Read(const Record& record) {
 }
 
 void LockStates::Took(const Record& record, LockState& state) {
-  if (record.kind == RecordKind::kNoted && record.code == 0) state.holders.clear();
   const Look::Holder holder{record.lease, record.token};
   state.holders.insert(std::ranges::upper_bound(state.holders, record.token, {}, &Look::Holder::token), holder);
   if (index_.Named(record).took != record.at_ns) return;  // a store that was rolled back has it again

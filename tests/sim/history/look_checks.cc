@@ -106,7 +106,7 @@ bool MayMove(const Index& index, const Look& look) {
 }
 
 void CheckLooks(const Index& index, Report& report) {
-  if (index.history.shows_late || index.history.looks.empty()) return;
+  if (index.history.looks.empty()) return;
   if (!index.sees_store) return CheckLooksByBelief(index, report);
   const LockStates states(index);
   for (const Look& look : index.history.looks) {

@@ -233,13 +233,5 @@ TEST(Looks, MayMissALockWhoseSlotMoves) {
   }
 }
 
-TEST(Looks, AreNotJudgedWhereBrokersKeepLocks) {
-  Scene scene(true);
-  scene.b.Raw().shows_late = true;
-  scene.b.ShowsLock(60, 80, {{scene.ann, 5}}, 4);
-  scene.b.Lists(20, 30, {});
-  EXPECT_VIOLATED(scene.b, "");
-}
-
 }  // namespace
 }  // namespace distlock::sim

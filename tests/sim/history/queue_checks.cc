@@ -54,9 +54,6 @@ class StoreQueues {
         case RecordKind::kTook:
           Take(record, i);
           break;
-        case RecordKind::kNoted:
-          Note(record, i);
-          break;
         case RecordKind::kFreed:
           Free(record);
           break;
@@ -163,23 +160,6 @@ class StoreQueues {
     Leave(record);
     lock.holders.push_back(record.lease);
     if (index_.TermsOf(record.lease).kind == HoldKind::kExclusive) lock.told_by = kNotSeen;
-  }
-
-  // I4: a broker gives a lock that it has kept to its next lease at once. It does so no more when it has heard that
-  // somebody else waits.
-  void Note(const Record& record, size_t number) {
-    LockState& lock = locks_[static_cast<size_t>(record.lock)];
-    const int64_t asked = index_.fates[static_cast<size_t>(record.lease)].asked;
-    for (const Place& place : lock.queue) {
-      if (place.lease == record.lease || asked <= place.since + index_.Slack(record.at_ns)) continue;
-      if (Excused(record, number, place) || MayBarge(index_.TermsOf(record.lease), place, record.at_ns)) continue;
-      report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
-                  report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + ", which its broker had kept, " +
-                      Report::Span(asked - place.since) + " after " + report_.Lease(place.lease) +
-                      " was queued for it");
-    }
-    if (record.code == 0) lock.holders.clear();
-    lock.holders.push_back(record.lease);
   }
 
   // I5: a waiter that is granted the lock learns of it, or, when the grant ended before that, gets a new place.

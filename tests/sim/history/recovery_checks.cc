@@ -8,26 +8,6 @@
 namespace distlock::sim {
 namespace {
 
-// A broker that has confirmed a release may keep the lock for a moment. Whether nothing in [from, until] can have
-// kept it from giving the lock back then.
-bool EndsLingering(const Index& index, int64_t from, int64_t until) {
-  return std::ranges::none_of(index.troubles, [&](const Trouble& trouble) {
-    if (trouble.from > until || trouble.until + index.history.recovery_ns < from) return false;
-    switch (trouble.kind) {
-      case FaultKind::kClientKilled:
-      case FaultKind::kClientPaused:
-      case FaultKind::kClientClock:
-      case FaultKind::kBrokerDrained:
-      case FaultKind::kChannelLost:
-      case FaultKind::kNoticesLost:
-      case FaultKind::kScriptsFlushed:
-        return false;
-      default:
-        return true;
-    }
-  });
-}
-
 // When the peers of `client`, which died at `at`, could notice its death: a dead machine sends no RST.
 int64_t DeathHeard(const Index& index, int32_t client, int64_t at) {
   int64_t heard = at;
@@ -110,7 +90,7 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
     return {std::max(over, fate.answered) + promise + slack, "after nobody waited for it any more"};
   }
   const bool once = tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen;
-  if (fate.released != kNotSeen && once && (!tenure.may_linger || EndsLingering(index, over, freed))) {
+  if (fate.released != kNotSeen && once) {
     return {std::max(over, fate.released) + slack, "after its release was confirmed"};
   }
   if (terms.freed_by_promise && terms.by_heartbeat && tenure.told != kNotSeen) {

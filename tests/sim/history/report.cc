@@ -150,8 +150,6 @@ std::string Report::Line(const Record& record) const {
       return text + "is out of the store's queue";
     case RecordKind::kTook:
       return text + "holds in the store, " + token;
-    case RecordKind::kNoted:
-      return text + "holds in the store, which its broker had kept, " + token;
     case RecordKind::kFreed:
       return text + "holds no more in the store: " + std::string(NameOf(FreedNames(), record.code));
     case RecordKind::kDowngraded:

@@ -71,9 +71,7 @@ void CheckGrants(const Index& index, Report& report) {
         if (before < 0) before = told.NumberOf(record.lock);
         break;
       }
-      case RecordKind::kNoted:
       case RecordKind::kTook: {
-        if (record.kind == RecordKind::kNoted && record.code == 0) holders[static_cast<size_t>(record.lock)].clear();
         const Tenure& tenure = index.Named(record);
         const Tenure* first = taken.Of(record.lock);
         if (record.at_ns == tenure.took) {

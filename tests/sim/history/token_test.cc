@@ -181,27 +181,6 @@ TEST(Tokens, OfAGrantOnItsWayWhileTheStoreForgotMayBeSmaller) {
   }
 }
 
-// The store, which forgot it, gave cat a token of now.
-TEST(Tokens, OfAKeptLockThatTheStoreForgotAreThoseOfBefore) {
-  for (const bool forgot : {false, true}) {
-    HistoryBuilder b;
-    const int64_t ann = b.Asks(0, "ann");
-    b.TookToKeep(9, ann, 5);
-    b.Holds(10, 100, ann, 5);
-    if (forgot) b.Fault(105, FaultKind::kStoreEmptied);
-    if (forgot) b.Forgot(105);
-    b.Freed(105, ann, forgot ? FreedHow::kForgotten : FreedHow::kReleased);
-    const int64_t cat = b.Asks(106, "cat");
-    b.TookToKeep(106, cat, 9);
-    b.Holds(107, 109, cat, 9);
-    b.Freed(110, cat);
-    const int64_t bob = b.Asks(112, "bob");
-    b.Granted(113, bob, 6, 600);
-    b.Lost(115, bob, core::LostReason::kTaken);
-    EXPECT_VIOLATED(b, forgot ? "" : "I13 I2 I3");
-  }
-}
-
 // ---- I12 ----
 
 TEST(OneToken, ARepeatGetsTheSame) {

@@ -22,10 +22,10 @@ using std::chrono::milliseconds;
 using store::Cat;
 
 constexpr std::string_view kDeeds[] = {
-    "acquire",       "renew",         "release",    "withdraw",  "tend",       "inspect",   "note",    "vote",
-    "broken call",   "snippet",       "put string", "put other", "put waiter", "put entry", "remove",  "expire",
-    "flush scripts", "load scripts",  "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory",
-    "replica",       "want replicas", "clock",      "to expiry", "compare",    "scan",      "prepare"};
+    "acquire",       "renew",      "release",   "withdraw",   "tend",      "inspect", "vote",   "broken call",
+    "snippet",       "put string", "put other", "put waiter", "put entry", "remove",  "expire", "flush scripts",
+    "load scripts",  "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory", "replica",
+    "want replicas", "clock",      "to expiry", "compare",    "scan",      "prepare"};
 static_assert(std::size(kDeeds) == static_cast<size_t>(Deed::kCount));
 
 template <typename T, size_t N>
@@ -63,7 +63,7 @@ Mischief::Mischief(Twins* twins)
 }
 
 void Mischief::Do(const Action& action) {
-  if (action.deed <= Deed::kNote) return RunBytes(CallBytes(action, action.deed));
+  if (action.deed <= Deed::kInspect) return RunBytes(CallBytes(action, action.deed));
   if (DoToServer(action)) return;
   switch (action.deed) {
     case Deed::kVote:
@@ -216,22 +216,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     }
     acquire.info = Pick(kInfos, action.b);
     acquire.want = Want(action);
-    acquire.lingers = action.c % 3 == 0 && acquire.want.mode != core::Mode::kPermit;
     return acquire;
-  }
-  if (verb == Deed::kNote) {
-    core::StoreNote note{.name = lock, .from = Holder(action, lock), .from_token = Token(action, lock)};
-    note.owner = action.a % 4 == 0 ? note.from : Owner(action);
-    note.token = action.a % 4 == 1 ? note.from_token : static_cast<uint64_t>(twins_->model().now_us()) - action.b;
-    note.ttl = milliseconds(Pick(kTtlMs, action.b));
-    note.info = Pick(kInfos, action.b);
-    note.covers = action.c % 2 == 0;
-    for (size_t i = 0; action.c % 5 == 1 && i <= action.b % 3u; ++i) {
-      note.readers.push_back(
-          {i == 0 ? note.from : core::OwnerId{static_cast<uint8_t>(i)}, note.from_token + i, note.info});
-    }
-    note.last_token = note.token;
-    return note;
   }
   if (verb == Deed::kRenew) {
     core::StoreRenew renew;
@@ -336,7 +321,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
 void Mischief::RunBytes(std::string_view bytes) { twins_->Do(ParseCommand(bytes)); }
 
 void Mischief::RunBroken(const Action& action) {
-  const std::string bytes = CallBytes(action, static_cast<Deed>(action.a % 7));
+  const std::string bytes = CallBytes(action, static_cast<Deed>(action.a % 6));
   std::string_view left = bytes;
   Argv argv = ParseCommand(left);
   const size_t first = 2;  // EVALSHA and the script stay

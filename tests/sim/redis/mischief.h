@@ -25,7 +25,6 @@ enum class Deed : uint8_t {
   kWithdraw,
   kTend,
   kInspect,
-  kNote,
   kVote,        // a call of a script of one of several servers
   kBrokenCall,  // one of these with a wrong argument
   kSnippet,     // a small script that is not a script of distlock

@@ -39,11 +39,6 @@ void BrokerProcess::Start() {
   config.validity = env_.temper.validity;
   config.queue_slot = env_.temper.queue_slot;
   config.store_timeout = env_.temper.store_timeout;
-  if (const Duration linger = env_.temper.lingers[static_cast<size_t>(number_)]; linger > Duration(0)) {
-    config.linger = linger;
-    config.covers = true;
-    config.linger_pause = env_.temper.linger_pause;
-  }
   config.seed = env_.dice.Next();
   if (env_.temper.topology == Topology::kCluster) config.store = store::ClusterStore::kTraits;
   if (env_.temper.topology == Topology::kQuorum) config.store = store::RedlockStore::kTraits;
@@ -137,10 +132,7 @@ void BrokerProcess::Force(core::ForceRelease force) {
   Post([this, force = std::move(force)] { Enqueue(force); });
 }
 
-void BrokerProcess::Look(std::optional<core::LockName> about, Question ask) {
-  Enqueue(core::BeforeLook{std::move(about)});
-  Enqueue(Mail{{}, std::move(ask)});
-}
+void BrokerProcess::Look(Question ask) { Enqueue(Mail{{}, std::move(ask)}); }
 
 void BrokerProcess::HearOfDeath(core::SessionId session, Duration later) {
   PostAfter(later, [this, session] { Enqueue(core::HolderDied{session, ""}); });

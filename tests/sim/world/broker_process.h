@@ -35,10 +35,10 @@ class BrokerProcess : public Process, private store::StoreListener {
   void Restart(Duration heard_within, Duration down);
   void Drain(Duration timeout);
   void Force(core::ForceRelease force);
-  // As ShardSet has it: a question about one lock, or all, behind the inputs that wait. Its answer comes by a callback
-  // of the reader, perhaps after this life.
+  // As ShardSet has it: a question, behind the inputs that wait. Its answer comes by a callback of the reader, perhaps
+  // after this life.
   using Question = std::function<void(store::StoreReader&)>;
-  void Look(std::optional<core::LockName> about, Question ask);
+  void Look(Question ask);
   // The process that opened the session has ended; this broker learns of it so much later, if it lives until then.
   void HearOfDeath(core::SessionId session, Duration later);
 

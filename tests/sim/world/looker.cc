@@ -68,16 +68,15 @@ void Looker::Over() {
   AskLater();
 }
 
-void Looker::Send(std::optional<core::LockName> about, std::function<void(store::StoreReader&, Tell)> say) {
-  wire_->Send(Wire::kClient, [this, broker = broker_, wire = wire_, question = question_, about = std::move(about),
-                              say = std::move(say)] {
+void Looker::Send(std::function<void(store::StoreReader&, Tell)> say) {
+  wire_->Send(Wire::kClient, [this, broker = broker_, wire = wire_, question = question_, say = std::move(say)] {
     const Tell tell = [this, broker, life = broker->life(), wire, question](std::function<void()> hear) {
       if (broker->life() != life) return;
       wire->Send(Wire::kServer, [this, question, hear = std::move(hear)] {
         if (question == question_) hear();
       });
     };
-    broker->Look(about, [tell, say](store::StoreReader& store) { say(store, tell); });
+    broker->Look([tell, say](store::StoreReader& store) { say(store, tell); });
   });
 }
 
@@ -88,7 +87,7 @@ void Looker::AskAboutLock(bool token) {
     look_.token = SomeToken(look_.lock);
   }
   const core::LockName name = core::LockName::Encode("default", env_.history.locks[static_cast<size_t>(look_.lock)]);
-  Send(name, [this, name](store::StoreReader& store, const Tell& tell) {
+  Send([this, name](store::StoreReader& store, const Tell& tell) {
     store.Inspect(name, 10, kStoreTimeout, [this, tell, name](absl::StatusOr<core::LockView> view) {
       if (view.ok()) view->name = name;
       tell([this, view = std::move(view)] {
@@ -153,8 +152,7 @@ int32_t Looker::LockOf(const core::LockName& name) const {
 // ---- ListLocks ----
 
 void Looker::AskForPage(const std::string& from) {
-  Send(std::nullopt, [this, from, size = page_size_, asked_ns = env_.now_ns()](store::StoreReader& store,
-                                                                               const Tell& tell) {
+  Send([this, from, size = page_size_, asked_ns = env_.now_ns()](store::StoreReader& store, const Tell& tell) {
     store.List("default", "", size, from, kStoreTimeout, [this, tell, asked_ns](absl::StatusOr<store::LockPage> page) {
       tell([this, asked_ns, page = std::move(page)] { page.ok() ? OnPage(*page, asked_ns) : Over(); });
     });

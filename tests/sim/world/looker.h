@@ -30,7 +30,7 @@ class Looker : public Process {
   void OnPage(const store::LockPage& page, int64_t asked_ns);
   // Sends a question to the broker; `say` runs in it and tells the answer, by a function to run here.
   using Tell = std::function<void(std::function<void()>)>;
-  void Send(std::optional<core::LockName> about, std::function<void(store::StoreReader&, Tell)> say);
+  void Send(std::function<void(store::StoreReader&, Tell)> say);
   void Over();
   Look Shown(const core::LockView& view, int64_t asked_ns) const;
   uint64_t SomeToken(int32_t lock);

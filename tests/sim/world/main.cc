@@ -114,9 +114,6 @@ int Main(int argc, char** argv) {
   app.add_option("--topology", wishes.world.topology, "what locks are kept in; drawn, if it is not given")
       ->transform(CLI::CheckedTransformer(topologies));
   app.add_flag("--no-hold-off", wishes.no_hold_off, "brokers grant at once after a failover: expect violations");
-  app.add_flag("--linger", wishes.world.linger, "brokers keep locks after their release, which they do not by default");
-  app.add_flag("--strict", wishes.world.strict,
-               "with --linger: what is shown of locks is judged, too; expect violations");
   app.add_flag("--keep-going", wishes.keep_going, "do not stop at the first violation");
   app.add_flag("--quiet", wishes.quiet, "no progress lines");
   CLI11_PARSE(app, argc, argv);

@@ -180,13 +180,11 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     // In both formats: after owner or expiry, and five more parts. The bounds of the hold may stand in front of it, and
     // the holder's place and mark at one server of a quorum.
     int at = 6;
-    const bool may_linger = Part(value, at) == "l";
     for (const char bound : {'m', 'h'}) at += Part(value, at).starts_with(bound) ? 1 : 0;
     at += Part(value, at).starts_with('p') ? 2 : 0;
-    if (may_linger) at += Part(value, at + 2) == "r" ? 3 : 2;
     const std::string_view info_first = Part(value, at);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
-                                  std::string(info_first), may_linger});
+                                  std::string(info_first)});
   };
   if (const auto value = store_->model().String(key); value && !IsNobody(Part(*value, 1))) {
     add(Part(*value, 1), *value, Part(*value, 2), 0);
@@ -206,7 +204,6 @@ bool StoreObserver::Has(const Holders& holders, const Holder& holder) {
 }
 
 void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten) {
-  if (IsNote(now, forgotten)) return;  // one holder in the place of another
   const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, before] : lock.holders) {
     if (Has(now, before)) continue;
@@ -221,7 +218,6 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
 
 // The same grant, now in the hash of SHARED holders.
 void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
-  if (is_spread()) return;  // it was a reader's before
   for (const auto& [owner, holder] : locks_[static_cast<size_t>(index)].holders) {
     const auto was = before.find(owner);
     if (was == before.end() || was->second.token != holder.token || was->second.ends_us != 0 || holder.ends_us == 0)
@@ -286,11 +282,7 @@ void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& 
   std::ranges::sort(fresh, {}, &Holder::token);
   for (const Holder& holder : fresh) {
     const Places& queue = locks_[static_cast<size_t>(index)].queue;
-    const bool waited = std::ranges::any_of(queue, [&](const auto& one) { return one.second.lease == holder.lease; });
-    const bool spread = is_spread() && !waited;
-    const bool noted = spread || (IsNote(now, false) && !before.empty());
-    Note(noted ? RecordKind::kNoted : RecordKind::kTook, index, holder.lease,
-         {.code = static_cast<uint8_t>(noted ? spread : holder.may_linger), .token = holder.token});
+    Note(RecordKind::kTook, index, holder.lease, {.token = holder.token});
     for (const auto& [owner, place] : queue) {
       if (place.lease == holder.lease) CheckHears(index, place);
     }
@@ -376,11 +368,11 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   if (kind != RecordKind::kQueued) record.value = calls_;
   env_.Note(record);
   env_.Log([&] {
-    static const char* const kWords[] = {"queued", "out of the queue",   "holds", "was kept, and holds", "freed",
-                                         "shares", "is to be taken from"};
+    static const char* const kWords[] = {"queued", "out of the queue", "holds",
+                                         "freed",  "shares",           "is to be taken from"};
     const int word = static_cast<int>(kind) - static_cast<int>(RecordKind::kQueued);
     return "      " + store_->name() + ": " + (lock < 0 ? "all" : env_.history.locks[static_cast<size_t>(lock)]) + " " +
-           (word >= 0 && word < 7 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));
+           (word >= 0 && word < 6 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));
   });
 }
 

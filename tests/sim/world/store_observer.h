@@ -64,7 +64,6 @@ class StoreObserver {
     uint64_t token = 0;
     int64_t ends_us = 0;    // by the store's clock, if the lock may have many holders; 0: it expires with its key
     std::string broker_id;  // of its broker
-    bool may_linger = false;
   };
   using Holders = std::map<std::string, Holder, std::less<>>;  // by owner id
   struct Place {
@@ -92,12 +91,6 @@ class StoreObserver {
   std::optional<core::ForceRelease> ForceOneOf(const std::vector<Held>& all);
   Holders HoldersOf(const std::string& key);
   static bool Has(const Holders& holders, const Holder& holder);
-  // Whether the change is that a broker told of the next lease that it has given its lock to.
-  bool IsNote(const Holders& now, bool forgotten) const {
-    return !forgotten && store_->script() == &lua::kNote && !now.empty();
-  }
-  // Whether it is that readers, who have had the lock beside the one whom the store knew, have it in the store now.
-  bool is_spread() const { return store_->script() == &lua::kSpread; }
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
   void NoteDowngraded(int32_t index, const Holders& before);
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);

@@ -217,54 +217,10 @@ void MakeQuorum(Dice& dice, Temper& temper) {
   }
 }
 
-// Many read the same lock through the same broker, so that it covers them, and few write. Now and then the lock is
-// free, since only then a cover can begin.
-void MakeReading(uint64_t seed, Temper& temper) {
-  Dice dice(seed ^ 0x72656164657273);
-  temper.workload = Workload::kRw;
-  temper.readers = dice.Pick<double>({1, 0.99, 0.9, 0.7});
-  if (dice.Chance(0.6)) temper.brokers = 1;
-  temper.lingers.resize(static_cast<size_t>(temper.brokers));
-  temper.lingers.back() = milliseconds(50);
-  temper.clients = 2 + dice.Roll(7);
-  temper.locks = 1 + dice.Roll(2);
-  temper.ttls.resize(1);
-  temper.longest_hold = dice.Pick<Duration>({microseconds(500), milliseconds(2), milliseconds(60)});
-  temper.usual_delay = std::min<Duration>(temper.usual_delay, milliseconds(1));
-  temper.short_holds = dice.Pick<double>({1, 0.999});
-  temper.longest_pause = dice.Pick<Duration>({milliseconds(5), milliseconds(20), milliseconds(60)});
-  if (dice.Chance(0.7)) temper.linger_pause = milliseconds(1);
-  temper.max_hold = temper.min_hold = temper.lock_delay = temper.moves = temper.together = 0;
-  temper.impatient = dice.Chance(0.5) ? 0 : temper.impatient;
-  temper.force_every = dice.Chance(0.7) ? Duration(0) : temper.force_every;
-  temper.busy_time = std::min<Duration>(temper.busy_time, seconds(5));
-}
-
-// Not of the dice: worlds without lingering stay as they are. All brokers keep locks, or all but one.
-void DrawLingering(uint64_t seed, const WorldWishes& wishes, Temper& temper) {
-  const Workload workload = wishes.workload;
-  temper.lingers.resize(static_cast<size_t>(temper.brokers));
+// Not of the dice: other worlds stay as they are.
+void DrawStrays(uint64_t seed, Temper& temper) {
   const uint64_t draw = Dice(seed ^ 0x6c696e676572).Next() >> 8;
   temper.strays = draw / 2304 % 3 == 0 ? 0.0 : 0.3;
-  if (!wishes.linger) return;
-  for (size_t i = 0; i < temper.lingers.size(); ++i) {
-    const bool keeps = draw / 3 % 4 != i + 1 || temper.brokers == 1;
-    if (keeps) temper.lingers[i] = draw / 12 % 2 == 0 ? milliseconds(50) : milliseconds(10);
-  }
-  const Duration pauses[] = {milliseconds(1), milliseconds(100), seconds(1)};
-  temper.linger_pause = pauses[draw / 24 % 3];
-  if (draw / 9216 % 4 == 3 && (workload == Workload::kMixed || workload == Workload::kRw)) {
-    return MakeReading(seed, temper);
-  }
-  // A lock is kept only while few want it.
-  if (draw / 72 % 4 == 0) return;
-  temper.workload = workload == Workload::kMixed ? Workload::kMutex : workload;
-  temper.clients = std::min(temper.clients, draw / 288 % 2 == 0 ? 3 : 1);
-  temper.locks = std::max(temper.locks, 2 * temper.clients);
-  temper.longest_pause = milliseconds(5);
-  temper.longest_hold = draw / 72 % 4 == 1 ? milliseconds(300) : milliseconds(2);
-  temper.max_hold = temper.min_hold = temper.lock_delay = temper.reentrant = temper.downgrade = 0;
-  temper.mutexes = draw / 576 % 4 != 0;
 }
 
 // Not of the dice either: in each eighth world.
@@ -353,7 +309,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   DrawServers(seed, wishes, temper);
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawNetwork(seed, temper);
-  DrawLingering(seed, wishes, temper);
+  DrawStrays(seed, temper);
   DrawLookers(seed, temper);
   if (wishes.workload == Workload::kMixed) DrawElsewhere(seed, temper);
   if (wishes.workload == Workload::kMixed) DrawHoldOffs(seed, temper);

@@ -42,8 +42,6 @@ struct WorldWishes {
   Workload workload = Workload::kMixed;
   std::optional<Topology> topology;
   bool hold_off = true;  // false: brokers do not hold off, so that a failover shows violations
-  bool linger = false;   // brokers keep locks after their release, and may cover readers; not so by default
-  bool strict = false;   // what is shown is judged even while brokers keep locks: expect violations
 };
 
 // The modes and the policy of a lock.
@@ -92,10 +90,8 @@ struct Temper {
   Duration slowest_delay{};
   double late_bytes = 0;  // fraction of ended connections whose last bytes arrive up to longest_late later
   Duration longest_late{};
-  Duration notice_lag{};          // how much later hand-off messages arrive than replies to commands
-  std::vector<Duration> lingers;  // of each broker: how long it keeps a lock after its release; 0 by default
-  Duration linger_pause{};        // as core::BrokerConfig has it
-  double strays = 0;              // lease ids of sessions that come again, through any broker, after their release
+  Duration notice_lag{};  // how much later hand-off messages arrive than replies to commands
+  double strays = 0;      // lease ids of sessions that come again, through any broker, after their release
   // What session clients ask about a lease by its lease_id, through any broker, instead of on the stream that has it.
   double elsewhere = 0;
   Duration gather{};  // for how long brokers gather commands for one call; 0: they do not

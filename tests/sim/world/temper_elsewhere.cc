@@ -13,11 +13,9 @@ namespace distlock::sim {
 void DrawElsewhere(uint64_t seed, Temper& temper) {
   const uint64_t draw = Dice(seed ^ 0x656c7365).Next() >> 8;
   const bool fails = temper.topology == Topology::kSentinel || temper.failing_nodes;
-  const bool lingers = std::ranges::any_of(temper.lingers, [](Duration one) { return one > Duration(0); });
-  if (draw % (fails ? 2 : 6) != 0 || temper.minority || lingers) return;
+  if (draw % (fails ? 2 : 6) != 0 || temper.minority) return;
   temper.elsewhere = draw / 12 % 2 == 0 ? 0.3 : 0.7;
   temper.brokers = std::max(temper.brokers, 2);
-  temper.lingers.resize(static_cast<size_t>(temper.brokers));
   if (temper.workload != Workload::kRw) temper.workload = Workload::kMutex;
   if (draw / 24 % 3 == 0) return;
   temper.clients = std::min(temper.clients, 5);
@@ -56,7 +54,6 @@ void DrawElsewhere(uint64_t seed, Temper& temper) {
   temper.short_holds = 1;
   temper.elsewhere = 0.8;
   temper.brokers = 2;
-  temper.lingers.resize(2);
   temper.clients = 3;
   temper.locks = 1;
 }

@@ -21,7 +21,6 @@ void MakeFew(Shows what, Dice& dice, Temper& temper) {
     if (all[i].shows == what && MayHappen(all[i], temper)) temper.faults.push_back(static_cast<int>(i));
   }
   temper.brokers = 2;
-  temper.lingers.resize(2);
   temper.clients = 3 + dice.Roll(4);
   temper.locks = 1 + dice.Roll(2);
   temper.mutexes = dice.Chance(0.8);
@@ -155,8 +154,7 @@ void DrawOperators(uint64_t seed, Temper& temper) {
 }  // namespace
 
 void DrawHoldOffs(uint64_t seed, Temper& temper) {
-  const bool lingers = std::ranges::any_of(temper.lingers, [](Duration one) { return one > Duration(0); });
-  if (temper.calm || !temper.hold_off || temper.minority || lingers) return;
+  if (temper.calm || !temper.hold_off || temper.minority) return;
   const bool fails = temper.topology == Topology::kSentinel || temper.failing_nodes;
   Dice lags(seed ^ 0x6c616773);
   if (fails && lags.Chance(0.05)) return ShowLags(lags, temper);

@@ -40,7 +40,7 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   }
   MakeClients();
   MakeWatchers();
-  MakeLookers(wishes);
+  MakeLookers();
 }
 
 void World::MakeStores() {
@@ -175,10 +175,7 @@ void World::MakeWatchers() {
   });
 }
 
-void World::MakeLookers(const WorldWishes& wishes) {
-  const std::vector<Duration>& lingers = env_.temper.lingers;
-  const bool keeps = std::ranges::any_of(lingers, [](Duration one) { return one > Duration(0); });
-  env_.history.shows_late = keeps && !wishes.strict;
+void World::MakeLookers() {
   env_.history.slots_move = cluster_set_ != nullptr;
   env_.history.silent_minority = env_.temper.minority;
   for (int i = 0; i < env_.temper.lookers; ++i) lookers_.push_back(std::make_unique<Looker>(env_, i, brokers_));
@@ -374,7 +371,6 @@ void World::ExpectNothingLeft() {
     Left("give-backs in " + broker->name(), stats.pending_releases);
     Left("queues in " + broker->name(), stats.queues);
     Left("watches in " + broker->name(), stats.watches);
-    Left("lingering locks in " + broker->name(), stats.lingering);
     Left("store commands in " + broker->name(), stats.ops);
     Left("timers in " + broker->name(), stats.timers);
   }

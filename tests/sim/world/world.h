@@ -90,7 +90,7 @@ class World {
   std::vector<Process*> Brokers() const;
   void MakeClients();
   void MakeWatchers();
-  void MakeLookers(const WorldWishes& wishes);
+  void MakeLookers();
   void CheckWatchers(int32_t lock, Instant since, Duration due);
   std::unique_ptr<ClientProcess> MakeClient(int number);
   void AddReplica(size_t index);

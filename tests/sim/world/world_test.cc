@@ -44,7 +44,7 @@ TEST(World, EveryFaultAndEveryKindOfRecordComesUp) {
   std::array<int, static_cast<size_t>(FaultKind::kCount)> faults{};
   std::array<int, static_cast<size_t>(RecordKind::kQuiet) + 1> kinds{};
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    World world(seed, {.linger = seed % 8 == 1}, false);  // else nothing is kNoted
+    World world(seed, {}, false);
     world.Run();
     for (const Record& record : world.env().history.records) {
       if (record.kind == RecordKind::kFault) ++faults[record.code];

@@ -157,9 +157,6 @@ struct LockOptions {
   // the broker's last promise holds (at most 3 s), and goes on under the same token when a broker of the same store is
   // reached in time: another one, or the same one after a restart. Has no effect with OnDisconnect::kRelease.
   bool resume = false;
-  // A broker with --linger may keep a lock for a moment after its release and give it to its next caller without asking
-  // the store. True: this one comes from the store, and goes back at once.
-  bool no_linger = false;
   // Called when an acquire has to queue, on a thread of the library. It must neither block nor throw.
   std::function<void(const QueuedInfo&)> on_queued;
 };

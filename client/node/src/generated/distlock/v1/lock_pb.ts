@@ -84,7 +84,6 @@ export interface LockSpec {
   onDisconnect: OnDisconnect;
   reentrant: boolean;
   resume: boolean;
-  noLinger: boolean;
   minHold: Duration | undefined;
 }
 
@@ -216,7 +215,6 @@ function createBaseLockSpec(): LockSpec {
     onDisconnect: 0,
     reentrant: false,
     resume: false,
-    noLinger: false,
     minHold: undefined,
   };
 }
@@ -267,9 +265,6 @@ export const LockSpec: MessageFns<LockSpec> = {
     }
     if (message.resume !== false) {
       writer.uint32(120).bool(message.resume);
-    }
-    if (message.noLinger !== false) {
-      writer.uint32(128).bool(message.noLinger);
     }
     if (message.minHold !== undefined) {
       Duration.encode(message.minHold, writer.uint32(138).fork()).join();
@@ -411,14 +406,6 @@ export const LockSpec: MessageFns<LockSpec> = {
             }
 
             message.resume = reader.bool();
-            continue;
-          }
-          case 16: {
-            if (tag !== 128) {
-              break;
-            }
-
-            message.noLinger = reader.bool();
             continue;
           }
           case 17: {
