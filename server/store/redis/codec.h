@@ -34,7 +34,7 @@ inline constexpr uint32_t kMaxShownHolders = 1000;
 
 // The part of a command that its reply is decoded with.
 struct SentCommand {
-  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch, kDowngrade, kForce, kAdopt };
+  using Verb = core::Verb;
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
   size_t items = 0;                          // kRenew, kAcquireAll
