@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "core/limits.h"
-#include "core/prefetch.h"
 
 namespace distlock::core {
 
@@ -25,7 +24,6 @@ void Broker::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
 
 void Broker::ExpireDue() {
   while (Timed* due = core_.timers.PopDue(core_.now)) {
-    if (const Timed* next = core_.timers.Next()) PrefetchRange(next, sizeof(Lease));  // most are leases
     switch (due->kind) {
       case TimerKind::kWaiter:
         waiters_.OnTimer(static_cast<Waiter&>(*due));

@@ -6,7 +6,6 @@
 
 #include "core/check.h"
 #include "core/limits.h"
-#include "core/prefetch.h"
 
 namespace distlock::core {
 namespace {
@@ -72,14 +71,6 @@ void Leases::SendRenewals() {
   renewals_.StopPacing();
 }
 
-void Leases::PrefetchLeases(const std::vector<OwnerId>& owners) const {
-  for (const OwnerId& owner : owners) leases_.prefetch(owner);
-  for (const OwnerId& owner : owners) {
-    if (const auto found = leases_.find(owner); found != leases_.end())
-      PrefetchRange(found->second.get(), sizeof(Lease));
-  }
-}
-
 void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
@@ -87,7 +78,6 @@ void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   renewals_.OnAnswered(id, trouble);
   uint32_t renewed = 0;
   uint32_t failed = 0;
-  PrefetchLeases(op.owners);
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const auto found = leases_.find(op.owners[i]);
     if (found == leases_.end() || found->second->ending) continue;

@@ -93,7 +93,6 @@ class Leases {
  private:
   PendingRelease& StartRelease(const Lease& lease, Duration block);
   void OnRenewed(Lease& lease, Instant sent);
-  void PrefetchLeases(const std::vector<OwnerId>& owners) const;
   void MarkAtRisk(Lease& lease, const std::string& cause);
   void Lose(Lease& lease, LostReason reason, std::string cause);
   void EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/limits.h"
-#include "core/prefetch.h"
 
 namespace distlock::core {
 
@@ -54,7 +53,6 @@ void Renewals::SendOne() {
   Op op;
   StoreRenew batch;
   const size_t most = std::min(due_.size(), kMaxRenewBatch);
-  PrefetchDue(most);
   op.sender = Op::Sender::kLeases;
   op.owners.reserve(most);
   batch.items.reserve(most);
@@ -74,17 +72,6 @@ void Renewals::SendOne() {
   core_.SendOp(std::move(op));
   sent_.push_back({batch.op, core_.now + kRenewPace});
   core_.Command(std::move(batch));
-}
-
-void Renewals::PrefetchDue(size_t count) const {
-  for (size_t i = 0; i < count; ++i) {
-    if (due_[i] != nullptr) PrefetchRange(due_[i], sizeof(Lease));
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (due_[i] == nullptr) continue;
-    const std::string& name = due_[i]->name.escaped();
-    PrefetchRange(name.data(), name.size());
-  }
 }
 
 void Renewals::OnAnswered(OpId id, std::string trouble) {

@@ -51,7 +51,6 @@ class Renewals {
   };
 
   void SendOne();
-  void PrefetchDue(size_t count) const;
 
   CoreContext& core_;
   std::deque<Lease*> due_;  // null: one that was removed
