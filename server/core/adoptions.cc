@@ -83,7 +83,7 @@ void Adoptions::Send(AdoptCall& call) {
   const Adopt& adopt = call.request;
   const Duration timeout = CoreContext::AttemptTimeout(adopt.ttl);
   Op op;
-  op.sender = Op::Sender::kAdoptions;
+  op.sender = this;
   op.name = adopt.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), timeout);
   ++call.attempts;
@@ -194,7 +194,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   Session& session = *found;
   const Duration held_for = std::max<Duration>(done.held_for, Duration::zero());
 
-  auto owned = std::make_unique<Lease>();
+  auto owned = std::make_unique<Lease>(leases_);
   Lease& lease = *owned;
   lease.name = in.name;
   lease.owner = in.owner;

@@ -27,12 +27,12 @@
 namespace distlock::core {
 
 struct AdoptCall : RetryingCall {
-  AdoptCall() : RetryingCall(TimerKind::kAdopt) {}
+  explicit AdoptCall(Part& of) : RetryingCall(of) {}
   Adopt request;
   std::vector<RequestId> cancelled;  // the holds that its caller does not want any more
 };
 
-class Adoptions {
+class Adoptions final : public PartOf<AdoptCall> {
  public:
   Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, PastGrants& past_grants)
       : core_(core),
@@ -40,15 +40,15 @@ class Adoptions {
         leases_(leases),
         releases_(releases),
         past_grants_(past_grants),
-        calls_(core) {}
+        calls_(core, *this) {}
 
   void Handle(Adopt& in);
   // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
   // is waited for.
   bool Cancel(SessionId session, RequestId request);
-  void OnStoreUp();
-  void OnTimer(AdoptCall& call);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnStoreUp() override;
+  void OnTimer(AdoptCall& call) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream that asked is over. Its client may go on believing by the former promise.
   void Drop(SessionId session);
   // Whether `owner` is to have a lease, and the store may have given it.
@@ -56,7 +56,7 @@ class Adoptions {
     return calls_.Any([&](const AdoptCall& call) { return call.request.owner == owner; });
   }
 
-  bool empty() const { return calls_.empty(); }
+  bool IsIdle() const override { return calls_.empty(); }
 
  private:
   void LeaveOpen(const AdoptCall& call);

@@ -18,53 +18,21 @@ void Broker::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
   std::visit([this](auto& in) { Handle(in); }, input);
   leases_.SendRenewals();
   releases_.SendDeferred();
-  FinishDrainWhenEmpty();
+  drain_.FinishWhenEmpty();
   core_.EndStep();
 }
 
 void Broker::ExpireDue() {
-  while (Timed* due = core_.timers.PopDue(core_.now)) {
-    switch (due->kind) {
-      case TimerKind::kWaiter:
-        waiters_.OnTimer(static_cast<Waiter&>(*due));
-        break;
-      case TimerKind::kLease:
-        leases_.OnTimer(static_cast<Lease&>(*due));
-        break;
-      case TimerKind::kSession:
-        OnTimer(static_cast<Session&>(*due));
-        break;
-      case TimerKind::kPendingRelease:
-        OnTimer(static_cast<PendingRelease&>(*due));
-        break;
-      case TimerKind::kQueue:
-        queues_.OnTimer(static_cast<LocalQueue&>(*due));
-        break;
-      case TimerKind::kRenewCall:
-        renew_calls_.OnTimer(static_cast<RenewCall&>(*due));
-        break;
-      case TimerKind::kWatch:
-        watches_.OnTimer(static_cast<Watch&>(*due));
-        break;
-      case TimerKind::kDrain:
-        EndDrain();
-        break;
-      case TimerKind::kBundle:
-        bundles_.OnTimer(static_cast<Bundle&>(*due));
-        break;
-      case TimerKind::kDowngrade:
-        downgrades_.OnTimer(static_cast<DowngradeCall&>(*due));
-        break;
-      case TimerKind::kAdopt:
-        adoptions_.OnTimer(static_cast<AdoptCall&>(*due));
-        break;
-      case TimerKind::kForceCall:
-        force_calls_.OnTimer(static_cast<ForceCall&>(*due));
-        break;
-      case TimerKind::kPace:
-        break;  // every Step sends what may leave
-    }
+  while (Timed* const due = core_.timers.PopDue(core_.now)) {
+    PartRecord& record = static_cast<PartRecord&>(*due);
+    record.part.OnDue(record);
+    AskReleased();
   }
+}
+
+// What waits to be asked for under an owner that was being released.
+void Broker::AskReleased() {
+  for (const OwnerId& owner : releases_.TakeGone()) waiters_.OnReleased(owner);
 }
 
 void Broker::Handle(const Cancel& in) {
@@ -86,13 +54,7 @@ void Broker::Handle(const Cancel& in) {
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
   in.renew_all ? RenewAll() : leases_.RenewAtRisk();
-  waiters_.OnStoreUp();
-  releases_.OnStoreUp();
-  queues_.TendAll();
-  watches_.LookAtAll();
-  renew_calls_.OnStoreUp();
-  downgrades_.OnStoreUp();
-  adoptions_.OnStoreUp();
+  for (Part* const part : parts_) part->OnStoreUp();
 }
 
 void Broker::Handle(const StoreDown& in) {
@@ -108,7 +70,15 @@ void Broker::Handle(const ChannelUp&) {
 
 void Broker::Handle(StoreReply& in) {
   const std::optional<Op> op = core_.TakeOp(in.op);
-  if (op) RouteReply(*op, in);
+  if (!op) return;
+  // First those whom it lets in, then the caller whose command it was.
+  std::visit(
+      [&](const auto& done) {
+        if constexpr (requires { done.next; }) grants_.HandOffAll(*op, done.next, done.look);
+      },
+      in.outcome);
+  op->sender->OnReply(*op, in.op, in);
+  AskReleased();
 }
 
 void Broker::Handle(const StoreClockStep& in) {
@@ -125,40 +95,6 @@ void Broker::RenewAll() {
     for (auto& [request, lease] : session->leases) leases_.RenewSoon(*lease);
   }
   bundles_.RenewKept();
-}
-
-void Broker::RouteReply(const Op& op, StoreReply& reply) {
-  switch (op.sender) {
-    case Op::Sender::kWaiters:
-      return waiters_.OnReply(op, reply.op, reply);
-    case Op::Sender::kBundles:
-      return bundles_.OnReply(op, reply.op, reply);
-    case Op::Sender::kLeases:
-      return leases_.OnRenewReply(op, reply.op, reply);
-    case Op::Sender::kRenewCalls:
-      return renew_calls_.OnReply(op, reply.op, reply);
-    case Op::Sender::kReleases:
-      if (const auto* done = std::get_if<GiveBackDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
-      if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.owner);
-      return;
-    case Op::Sender::kQueues:
-      return queues_.OnReply(op, reply.op, reply);
-    case Op::Sender::kWatches:
-      return watches_.OnReply(op, reply.op, reply);
-    case Op::Sender::kDowngrades:
-      if (const auto* done = std::get_if<DowngradeDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
-      return downgrades_.OnReply(op, reply.op, reply);
-    case Op::Sender::kAdoptions:
-      return adoptions_.OnReply(op, reply.op, reply);
-    case Op::Sender::kForceCalls:
-      if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
-      return force_calls_.OnReply(op, reply.op, reply);
-  }
-}
-
-void Broker::OnTimer(PendingRelease& release) {
-  const OwnerId owner = release.owner;
-  if (releases_.OnTimer(release)) waiters_.OnReleased(owner);
 }
 
 BrokerStats Broker::Stats() const {

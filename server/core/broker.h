@@ -24,6 +24,7 @@
 #include "core/bundles.h"
 #include "core/core_context.h"
 #include "core/downgrades.h"
+#include "core/drain.h"
 #include "core/force_calls.h"
 #include "core/grants.h"
 #include "core/leases.h"
@@ -33,6 +34,7 @@
 #include "core/queues.h"
 #include "core/renew_calls.h"
 #include "core/sessions.h"
+#include "core/stream_ends.h"
 #include "core/waiters.h"
 #include "core/watches.h"
 
@@ -59,7 +61,7 @@ class Broker {
  private:
   // broker.cc: to which part an input, a due deadline or a reply goes
   void Handle(const Tick&) {}
-  void Handle(const OpenSession& in) { sessions_.Open(in, drain_deadline_); }
+  void Handle(const OpenSession& in) { sessions_.Open(in, drain_.deadline()); }
   void Handle(Acquire& in) { waiters_.Handle(in); }
   void Handle(AcquireAll& in) { bundles_.Handle(in); }
   void Handle(const Cancel& in);
@@ -78,40 +80,19 @@ class Broker {
   void Handle(const ChangeNotice& in) { watches_.Handle(in); }
   void Handle(const ForceNotice& in) { force_calls_.Handle(in); }
   void Handle(StoreReply& in);
+  void Handle(const Goodbye& in) { stream_ends_.Handle(in); }
+  void Handle(const StreamEnded& in) { stream_ends_.Handle(in); }
+  void Handle(const HolderDied& in) { stream_ends_.Handle(in); }
+  void Handle(const Drain& in) { drain_.Handle(in); }
   void ExpireDue();
-  void OnTimer(PendingRelease& release);
   void RenewAll();
-  void RouteReply(const Op& op, StoreReply& reply);
-
-  // stream_ends.cc: what the end of a stream, or of the broker, means for all parts
-  void Handle(const Goodbye& in);
-  void Handle(const StreamEnded& in);
-  void Handle(const HolderDied& in);
-  void Handle(const Drain& in);
-  void OnTimer(Session& session);
-  void EndLeases(const Session& session);
-  static std::vector<Waiter*> WaitersOf(const Session& session);
-  void OrphanWaiters(const Session& session, const Refused* refused);
-  void Close(Session& session, StreamEnd why);
-  void DropCalls(SessionId session);
-  void EndDrain();
-  void FinishDrainWhenEmpty();
-  void FinishDrain();
-
-  struct DrainTimer : Timed {
-    DrainTimer() : Timed(TimerKind::kDrain) {}
-  };
+  void AskReleased();
 
   CoreContext core_;
-  bool drained_ = false;
-  bool drain_timed_out_ = false;
-  Instant drain_deadline_ = kNever;
-  DrainTimer drain_timer_;
-
   // The parts refer to each other: see README.md for who may call whom.
   PastGrants past_grants_{core_};
   PendingReleases releases_{core_, queues_};
-  Sessions sessions_{core_};
+  Sessions sessions_{core_, stream_ends_};
   Leases leases_{core_, sessions_, bundles_, releases_, past_grants_};
   Queues queues_{core_, grants_};
   Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, past_grants_}};
@@ -122,6 +103,14 @@ class Broker {
   Downgrades downgrades_{core_, sessions_, leases_, releases_};
   Adoptions adoptions_{core_, sessions_, leases_, releases_, past_grants_};
   ForceCalls force_calls_{core_, {leases_, waiters_, bundles_, releases_, adoptions_, past_grants_}};
+
+  const StreamParts of_streams_{sessions_,    leases_,     waiters_,   bundles_,    watches_,
+                                renew_calls_, downgrades_, adoptions_, force_calls_};
+  StreamEnds stream_ends_{core_, of_streams_};
+  // In the order in which they hear that the store can be asked again.
+  const std::vector<Part*> parts_{&waiters_,     &releases_,   &queues_,    &watches_,
+                                  &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
+  BrokerDrain drain_{core_, stream_ends_, of_streams_, parts_};
 };
 
 }  // namespace distlock::core

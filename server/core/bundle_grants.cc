@@ -15,13 +15,13 @@ namespace distlock::core {
 // Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease
 // already.
 bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
-  Bundle::Part& kept = bundle.parts[part];
+  Bundle::Item& kept = bundle.parts[part];
   if (to_.leases.Contains(kept.spec.owner)) return false;
   kept.token = news.token;
   kept.since = news.since;
   kept.made = news.made;
   kept.taken = true;
-  auto owned = std::make_unique<Lease>();
+  auto owned = std::make_unique<Lease>(to_.leases);
   Lease& lease = *owned;
   lease.name = kept.spec.name;
   lease.owner = kept.spec.owner;
@@ -58,18 +58,18 @@ void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
 // lease id says so.
 Duration Bundles::HeldFor(Bundle& bundle) const {
   if (!bundle.detached) return Duration::zero();
-  const Bundle::Part& last = *std::ranges::max_element(bundle.parts, {}, &Bundle::Part::made);
+  const Bundle::Item& last = *std::ranges::max_element(bundle.parts, {}, &Bundle::Item::made);
   const StoreTime since = last.since;
   Duration held = core_.now - last.made;
   held += core_.Drift(held);
-  for (Bundle::Part& part : bundle.parts) part.since = since;
+  for (Bundle::Item& part : bundle.parts) part.since = since;
   return std::max(held, Duration::zero());
 }
 
 // The request was granted before, and its max_hold has ended that grant: releases what is left of it in the store, and
 // asks anew.
 void Bundles::TakeAnew(Bundle& bundle) {
-  for (Bundle::Part& part : bundle.parts) {
+  for (Bundle::Item& part : bundle.parts) {
     Lease& lease = *to_.leases.Find(part.spec.owner);
     PendingRelease& release = to_.releases.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
                                                  lease.ttl + lease.lock_delay, lease.token);
@@ -84,10 +84,10 @@ void Bundles::TakeAnew(Bundle& bundle) {
 
 void Bundles::GrantAll(Bundle& bundle) {
   const Duration held = HeldFor(bundle);
-  for (const Bundle::Part& part : bundle.parts) {
+  for (const Bundle::Item& part : bundle.parts) {
     if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
   }
-  for (const Bundle::Part& part : bundle.parts) {
+  for (const Bundle::Item& part : bundle.parts) {
     Lease& lease = *to_.leases.Find(part.spec.owner);
     lease.bundle = nullptr;
     if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
@@ -123,7 +123,7 @@ void Bundles::GrantAll(Bundle& bundle) {
       to_.leases.Arm(lease);
     }
   }
-  for (Bundle::Part& part : bundle.parts) part.taken = false;
+  for (Bundle::Item& part : bundle.parts) part.taken = false;
   bundle.may_run_until = {};
   End(bundle);
 }

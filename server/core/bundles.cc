@@ -20,7 +20,7 @@ void Bundles::Handle(AcquireAll& in) {
     session = to_.sessions.Find(first.session);
     if (session == nullptr) return;  // ended meanwhile: its end answers everything
   }
-  auto owned = std::make_unique<Bundle>();
+  auto owned = std::make_unique<Bundle>(*this);
   Bundle& bundle = *owned;
   bundle.serial = core_.NextSerial();
   bundle.detached = first.detached;
@@ -43,9 +43,9 @@ void Bundles::Handle(AcquireAll& in) {
     return TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = why_not, .holders = {}});
   }
   std::sort(bundle.parts.begin(), bundle.parts.end(),
-            [](const Bundle::Part& a, const Bundle::Part& b) { return a.spec.name < b.spec.name; });
+            [](const Bundle::Item& a, const Bundle::Item& b) { return a.spec.name < b.spec.name; });
   if (session != nullptr) {
-    for (const Bundle::Part& part : bundle.parts) session->bundles.emplace(part.spec.request, &bundle);
+    for (const Bundle::Item& part : bundle.parts) session->bundles.emplace(part.spec.request, &bundle);
   } else {
     calls_.emplace(bundle.callers.front().listener.session, &bundle);
   }
@@ -69,10 +69,10 @@ std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const 
 // A repeat of a request that still waits here shares its locks, and waits as long as the repeat says.
 bool Bundles::JoinRepeat(const AcquireAll& in) {
   const auto is_same = [&](const auto& entry) {
-    const std::vector<Bundle::Part>& parts = entry.second->parts;
+    const std::vector<Bundle::Item>& parts = entry.second->parts;
     return entry.second->detached && parts.size() == in.parts.size() &&
            std::all_of(in.parts.begin(), in.parts.end(), [&](const Acquire& one) {
-             return std::any_of(parts.begin(), parts.end(), [&](const Bundle::Part& part) {
+             return std::any_of(parts.begin(), parts.end(), [&](const Bundle::Item& part) {
                return part.spec.owner == one.owner && part.spec.request == one.request;
              });
            });
@@ -97,10 +97,10 @@ void Bundles::TryAll(Bundle& bundle) {
   StoreAcquireAll all;
   all.run_before = core_.now + timeout;
   Op op;
-  op.sender = Op::Sender::kBundles;
+  op.sender = this;
   op.runs_until = all.run_before;
   op.waiter = bundle.serial;
-  for (const Bundle::Part& part : bundle.parts) {
+  for (const Bundle::Item& part : bundle.parts) {
     // A pending release of the same owner must be confirmed first: see Waiters::Ask.
     if (to_.releases.Contains(part.spec.owner)) return AskForNext(bundle);
     op.owners.push_back(part.spec.owner);
@@ -135,7 +135,7 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
     if (!unknown) bundle.may_run_until = {};
     return AskForNext(bundle);
   }
-  for (const Bundle::Part& part : bundle.parts) {
+  for (const Bundle::Item& part : bundle.parts) {
     // A release under way undoes it, or it is too old to be believed: ask again.
     const bool releasing = to_.releases.Contains(part.spec.owner);
     if (releasing || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
@@ -216,7 +216,7 @@ void Bundles::Refuse(Bundle& bundle, const Refused& refused) {
 void Bundles::TellCaller(const Bundle& bundle, const Caller& caller, const Refused& refused) {
   Refused told = refused;
   told.waited = core_.now - caller.arrived;
-  for (const Bundle::Part& part : bundle.parts) {
+  for (const Bundle::Item& part : bundle.parts) {
     core_.Note({.kind = FactKind::kRefused,
                 .value = told.waited,
                 .refusal = told.reason,
@@ -254,7 +254,7 @@ void Bundles::EndAllOf(Session& session) {
 // out; but a repeat of the request may have the same grants through another broker.
 void Bundles::End(Bundle& bundle, bool keep) {
   const uint64_t serial = bundle.serial;
-  for (const Bundle::Part& part : bundle.parts) {
+  for (const Bundle::Item& part : bundle.parts) {
     const OwnerId& owner = part.spec.owner;
     if (part.taken) {
       Lease& lease = *to_.leases.Find(owner);
@@ -281,7 +281,7 @@ void Bundles::End(Bundle& bundle, bool keep) {
   for (const Caller& caller : bundle.callers) {
     calls_.erase(caller.listener.session);
     if (Session* const session = to_.sessions.Find(caller.listener.session); session != nullptr) {
-      for (const Bundle::Part& part : bundle.parts) session->bundles.erase(part.spec.request);
+      for (const Bundle::Item& part : bundle.parts) session->bundles.erase(part.spec.request);
     }
   }
   core_.timers.Cancel(bundle);
@@ -305,7 +305,7 @@ void Bundles::RefuseEvery(const Refused& refused) {
 
 void Bundles::RenewKept() {
   for (const auto& [serial, bundle] : bundles_) {
-    for (const Bundle::Part& part : bundle->parts) {
+    for (const Bundle::Item& part : bundle->parts) {
       if (part.taken) to_.leases.RenewSoon(*to_.leases.Find(part.spec.owner));
     }
   }
@@ -313,7 +313,7 @@ void Bundles::RenewKept() {
 
 bool Bundles::HasOwner(const OwnerId& owner) const {
   for (const auto& [serial, bundle] : bundles_) {
-    for (const Bundle::Part& part : bundle->parts) {
+    for (const Bundle::Item& part : bundle->parts) {
       if (part.spec.owner == owner) return true;
     }
   }

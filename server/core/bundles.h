@@ -25,7 +25,7 @@ class Leases;
 class Waiters;
 struct GrantNews;
 
-class Bundles final : public KeptParts {
+class Bundles final : public PartOf<Bundle>, public KeptParts {
  public:
   // The parts that bundles call.
   struct Neighbours {
@@ -38,8 +38,8 @@ class Bundles final : public KeptParts {
   Bundles(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
   void Handle(AcquireAll& in);
-  void OnTimer(Bundle& bundle);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnTimer(Bundle& bundle) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The part that is waited for has been granted to `waiter`.
   void GrantPart(Waiter& waiter, const GrantNews& news);
   // Refuses the whole bundle.

@@ -67,7 +67,7 @@ void Downgrades::Send(DowngradeCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
   const Downgrade& downgrade = call.request;
   Op op;
-  op.sender = Op::Sender::kDowngrades;
+  op.sender = this;
   op.name = downgrade.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   ++call.attempts;

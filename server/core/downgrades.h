@@ -19,24 +19,24 @@
 namespace distlock::core {
 
 struct DowngradeCall : RetryingCall {
-  DowngradeCall() : RetryingCall(TimerKind::kDowngrade) {}
+  explicit DowngradeCall(Part& of) : RetryingCall(of) {}
   Downgrade request;
   bool confirms = false;  // see StoreRelease::confirms
 };
 
-class Downgrades {
+class Downgrades final : public PartOf<DowngradeCall> {
  public:
   Downgrades(CoreContext& core, const Sessions& sessions, const Leases& leases, const PendingReleases& releases)
-      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
+      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core, *this) {}
 
   void Handle(Downgrade& in);
-  void OnStoreUp();
-  void OnTimer(DowngradeCall& call);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnStoreUp() override;
+  void OnTimer(DowngradeCall& call) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream or call that asked is over.
   void Drop(SessionId session) { calls_.Drop(session); }
 
-  bool empty() const { return calls_.empty(); }
+  bool IsIdle() const override { return calls_.empty(); }
 
  private:
   bool IsBeingReleased(const OwnerId& owner, uint64_t token) const;

@@ -59,7 +59,7 @@ void ForceCalls::Pursue(ForceCall& call) {
   ++call.attempts;
   if (!core_.store_up || MustWait(force.owner)) return calls_.RetryAt(call, core_.now + Pause(call));
   Op op;
-  op.sender = Op::Sender::kForceCalls;
+  op.sender = this;
   op.name = force.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   core_.Command(StoreForce{id, force.name, force.owner, force.token, force.broker_id, force.reason});

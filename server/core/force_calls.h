@@ -20,13 +20,13 @@ class PendingReleases;
 class Waiters;
 
 struct ForceCall : RetryingCall {
-  ForceCall() : RetryingCall(TimerKind::kForceCall) {}
+  explicit ForceCall(Part& of) : RetryingCall(of) {}
   ForceRelease request;
   bool acted =
       false;  // a command or this broker may have ended the lease: if the holder is gone, it may be by this call
 };
 
-class ForceCalls {
+class ForceCalls final : public PartOf<ForceCall> {
  public:
   // The parts that forced releases call.
   struct Neighbours {
@@ -37,17 +37,17 @@ class ForceCalls {
     const Adoptions& adoptions;
     PastGrants& past_grants;
   };
-  ForceCalls(CoreContext& core, const Neighbours& to) : core_(core), to_(to), calls_(core) {}
+  ForceCalls(CoreContext& core, const Neighbours& to) : core_(core), to_(to), calls_(core, *this) {}
 
   void Handle(ForceRelease& in);
   // Another broker's caller takes a lock from a holder that has it through this broker.
   void Handle(const ForceNotice& in);
-  void OnTimer(ForceCall& call);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnTimer(ForceCall& call) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream or call that asked is over.
   void Drop(SessionId session) { calls_.Drop(session); }
 
-  bool empty() const { return calls_.empty(); }
+  bool IsIdle() const override { return calls_.empty(); }
 
  private:
   bool MustWait(const OwnerId& owner) const;

@@ -71,7 +71,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
 
-  auto owned = std::make_unique<Lease>();
+  auto owned = std::make_unique<Lease>(to_.leases);
   Lease& lease = *owned;
   lease.name = waiter.spec.name;
   lease.owner = waiter.spec.owner;

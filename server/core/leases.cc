@@ -71,7 +71,7 @@ void Leases::SendRenewals() {
   renewals_.StopPacing();
 }
 
-void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
+void Leases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
   const std::string trouble = done == nullptr ? WhyNotRenewed(reply) : done->trouble;

@@ -24,7 +24,7 @@
 
 namespace distlock::core {
 
-class Leases {
+class Leases final : public PartOf<Lease> {
  public:
   Leases(CoreContext& core, Sessions& sessions, KeptParts& kept_parts, PendingReleases& releases,
          PastGrants& past_grants)
@@ -33,13 +33,13 @@ class Leases {
         kept_parts_(kept_parts),
         releases_(releases),
         past_grants_(past_grants),
-        renewals_(core) {}
+        renewals_(core, *this) {}
 
   // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
   // The caller lists it with its session and must then Arm it.
   Lease& Keep(std::unique_ptr<Lease> lease, Instant sent);
   void Arm(Lease& lease);
-  void OnTimer(Lease& lease);
+  void OnTimer(Lease& lease) override;
 
   // ---- renewal
   // Has the lease renewed at the end of this Step, or a little later.
@@ -48,7 +48,7 @@ class Leases {
   void RenewAtRisk();
   // Sends what is due, or marks it at risk while the store is down. Called at the end of each Step.
   void SendRenewals();
-  void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
 
   // ---- ends
   void Handle(const core::Release& in);

@@ -17,22 +17,11 @@ struct Listener {
   RequestId request = 0;
 };
 
+class Part;
+
 // The store answers each command exactly once, so an entry needs no deadline of its own.
 struct Op {
-  // The part that sent the command and gets the answer.
-  enum class Sender : uint8_t {
-    kWaiters,
-    kBundles,
-    kLeases,
-    kRenewCalls,
-    kReleases,
-    kQueues,
-    kWatches,
-    kDowngrades,
-    kForceCalls,
-    kAdoptions
-  };
-  Sender sender = Sender::kWaiters;
+  Part* sender = nullptr;  // gets the answer
   Instant sent{};
   Instant runs_until{};         // acquire: its run_before
   OwnerId owner{};              // acquire, release

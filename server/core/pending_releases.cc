@@ -20,7 +20,7 @@ PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owne
                                        Duration lifetime, uint64_t only_token) {
   auto& slot = releases_[owner];
   if (!slot) {
-    slot = std::make_unique<PendingRelease>();
+    slot = std::make_unique<PendingRelease>(*this);
     slot->serial = core_.NextSerial();
     slot->name = name;
     slot->owner = owner;
@@ -139,7 +139,7 @@ void PendingReleases::Send(PendingRelease& release) {
 
 void PendingReleases::SendCommand(PendingRelease& release) {
   Op op;
-  op.sender = Op::Sender::kReleases;
+  op.sender = this;
   op.owner = release.owner;
   op.name = release.name;
   SetOp(release, core_.SendOp(std::move(op)));
@@ -178,7 +178,7 @@ void PendingReleases::NoteUnanswered(PendingRelease& release) {
   if (release.withdrawing) release.withdraws_until = std::max(release.withdraws_until, release.op_until);
 }
 
-bool PendingReleases::OnTimer(PendingRelease& release) {
+void PendingReleases::OnTimer(PendingRelease& release) {
   if (release.listener.session != 0 && core_.now >= release.answer_until) {
     core_.Tell(
         release.listener,
@@ -193,15 +193,14 @@ bool PendingReleases::OnTimer(PendingRelease& release) {
     if (!IsOpen(release)) return Finish(release);
     if (release.op != 0) NoteUnanswered(release);
     Send(release);
-    return false;
+    return;
   }
   Arm(release);
-  return false;
 }
 
-bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
+void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto found = releases_.find(op.owner);
-  if (found == releases_.end() || found->second->op != id) return false;
+  if (found == releases_.end() || found->second->op != id) return;
   PendingRelease& release = *found->second;
   SetOp(release, 0);
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
@@ -221,7 +220,7 @@ bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   if (release.holding || release.waiting) {
     Send(release);
-    return false;
+    return;
   }
   // The order of the release and an earlier acquire was lost with a connection: the acquire could still run.
   if (release.order_lost && release.may_run_until > op.sent) {
@@ -229,15 +228,14 @@ bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
     release.retry_at = std::max(core_.now, release.may_run_until);
     release.until = std::max(release.until, release.may_run_until + kAttemptMax);
     Arm(release);
-    return false;
+    return;
   }
   if (core_.now >= release.withdraws_until) return Finish(release);
   release.retry_at = release.withdraws_until;
   Arm(release);
-  return false;
 }
 
-bool PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply) {
+void PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply) {
   const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
   const bool did_nothing = failed != nullptr || std::holds_alternative<AcquireLate>(reply.outcome);
   if (!did_nothing) NoteUnanswered(release);
@@ -247,7 +245,6 @@ bool PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply
   }
   release.retry_at = core_.now + (core_.store_up ? core_.BackOff(release.attempts) : kRetryMax);
   Arm(release);
-  return false;
 }
 
 void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
@@ -262,13 +259,13 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
   release.listener = {};
 }
 
-bool PendingReleases::Finish(PendingRelease& release) {
+void PendingReleases::Finish(PendingRelease& release) {
   core_.timers.Cancel(release);
   SetOp(release, 0);
   deferred_.erase(release.deferred_as);
   const OwnerId owner = release.owner;
   releases_.erase(owner);
-  return true;
+  gone_.push_back(owner);
 }
 
 }  // namespace distlock::core

@@ -9,17 +9,20 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
+#include "core/part.h"
 
 namespace distlock::core {
 
 // A release or withdrawal that is not confirmed.
-struct PendingRelease : Timed {
-  PendingRelease() : Timed(TimerKind::kPendingRelease) {}
+struct PendingRelease : PartRecord {
+  explicit PendingRelease(Part& of) : PartRecord(of) {}
   LockName name;
   OwnerId owner{};
   // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it
@@ -50,7 +53,7 @@ struct PendingRelease : Timed {
   int attempts = 0;
 };
 
-class PendingReleases {
+class PendingReleases final : public PartOf<PendingRelease> {
  public:
   PendingReleases(CoreContext& core, LookScheduler& looks) : core_(core), looks_(looks) {}
 
@@ -72,13 +75,14 @@ class PendingReleases {
   void Release(const core::Release& in);
 
   // The store is up again: sends all that wait for a retry.
-  void OnStoreUp();
+  void OnStoreUp() override;
   // Sends deferred ones as far as the limit allows. Called in each Step.
   void SendDeferred();
 
-  // Both return whether the record is gone; then the owner may acquire again.
-  [[nodiscard]] bool OnTimer(PendingRelease& release);
-  [[nodiscard]] bool OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnTimer(PendingRelease& release) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
+  // The owners whose records are gone since the last call: they may acquire again.
+  std::vector<OwnerId> TakeGone() { return std::exchange(gone_, {}); }
 
   // Null: nothing of `owner` is being released.
   PendingRelease* Find(const OwnerId& owner) const;
@@ -88,6 +92,7 @@ class PendingReleases {
   // Whether what `owner` has is kept for another try of its request.
   bool IsKept(const OwnerId& owner) const;
   size_t size() const { return releases_.size(); }
+  bool IsIdle() const override { return releases_.empty(); }
 
  private:
   void Send(PendingRelease& release);
@@ -96,13 +101,14 @@ class PendingReleases {
   void SetOp(PendingRelease& release, OpId op);
   static void NoteUnanswered(PendingRelease& release);
   void Arm(PendingRelease& release);
-  bool OnFailure(PendingRelease& release, const StoreReply& reply);
+  void OnFailure(PendingRelease& release, const StoreReply& reply);
   void Answer(PendingRelease& release, bool was_holder);
-  bool Finish(PendingRelease& release);
+  void Finish(PendingRelease& release);
 
   CoreContext& core_;
   LookScheduler& looks_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<PendingRelease>> releases_;
+  std::vector<OwnerId> gone_;
   size_t sent_ = 0;                                      // those with an op
   absl::btree_map<uint64_t, PendingRelease*> deferred_;  // in the order in which they are sent
 };

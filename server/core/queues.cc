@@ -20,7 +20,7 @@ uint64_t PlaceOf(const Waiter& waiter) {
 void Queues::Join(Waiter& waiter) {
   auto& queue = queues_[waiter.spec.name];
   if (!queue) {
-    queue = std::make_unique<LocalQueue>();
+    queue = std::make_unique<LocalQueue>(*this);
     queue->serial = core_.NextSerial();
     queue->name = waiter.spec.name;
     core_.Arm(*queue, core_.now + core_.config.queue_slot / 3);
@@ -44,7 +44,7 @@ void Queues::Tend(LocalQueue& queue) {
   queue.op = 0;
   if (!core_.store_up) return core_.timers.Cancel(queue);  // StoreUp tends
   Op op;
-  op.sender = Op::Sender::kQueues;
+  op.sender = this;
   op.name = queue.name;
   queue.op = core_.SendOp(std::move(op));
   core_.Command(StoreTend{queue.op, queue.name, WhomToAskFor(queue)});

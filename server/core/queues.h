@@ -14,14 +14,15 @@
 #include "absl/container/btree_map.h"
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
+#include "core/part.h"
 #include "core/records.h"
 #include "core/tend_news.h"
 
 namespace distlock::core {
 
 // The waiters of one lock in this broker; tended so that the store knows this broker lives.
-struct LocalQueue : Timed {
-  LocalQueue() : Timed(TimerKind::kQueue) {}
+struct LocalQueue : PartRecord {
+  explicit LocalQueue(Part& of) : PartRecord(of) {}
   LockName name;
   absl::btree_map<uint64_t, Waiter*> waiters;  // by place: the preferred first, else in order of arrival here
   std::vector<HolderView> holders;             // as last seen, for those who time out
@@ -33,7 +34,7 @@ struct LocalQueue : Timed {
   OpId op = 0;
 };
 
-class Queues final : public LookScheduler {
+class Queues final : public PartOf<LocalQueue>, public LookScheduler {
  public:
   Queues(CoreContext& core, TendNews& news) : core_(core), news_(news) {}
 
@@ -41,8 +42,9 @@ class Queues final : public LookScheduler {
   void Leave(Waiter& waiter);
   void Tend(LocalQueue& queue);
   void TendAll();
-  void OnTimer(LocalQueue& queue);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnStoreUp() override { TendAll(); }
+  void OnTimer(LocalQueue& queue) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // A lock is blocked, or free for a waiter of this broker that comes to take it.
   void OnBlockNotice(const GrantNotice& in);
   void LookBy(const LockName& name, Instant at) override;

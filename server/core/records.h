@@ -14,7 +14,7 @@
 #include "absl/container/btree_map.h"
 #include "core/messages.h"
 #include "core/op.h"
-#include "core/timers.h"
+#include "core/part.h"
 
 namespace distlock::core {
 
@@ -29,8 +29,8 @@ struct Caller {
 struct Bundle;
 
 // An acquire that is not answered yet.
-struct Waiter : Timed {
-  Waiter() : Timed(TimerKind::kWaiter) {}
+struct Waiter : PartRecord {
+  explicit Waiter(Part& of) : PartRecord(of) {}
   Acquire spec;                 // of the first caller
   std::vector<Caller> callers;  // in order of arrival; several if the request was repeated. See Waiters::CallersOf
   Instant retry_at = kNever;    // of the next attempt; with `op` in flight: when its answer is overdue
@@ -59,8 +59,8 @@ struct Reentry {
 // A lease on a stream: renewed here until it is released or lost, or its stream ends.
 // ending: the stream is gone; it is renewed no more, and freed at free_at, when the client's belief has ended, or when
 // its process has.
-struct Lease : Timed {
-  Lease() : Timed(TimerKind::kLease) {}
+struct Lease : PartRecord {
+  explicit Lease(Part& of) : PartRecord(of) {}
   LockName name;
   OwnerId owner{};
   Listener listener;
@@ -98,8 +98,8 @@ struct Lease : Timed {
 inline Instant BelieveUntil(const Lease& lease) { return std::min(lease.deadline, lease.hold_until); }
 
 // A stream that holds leases, or waits for some.
-struct Session : Timed {
-  Session() : Timed(TimerKind::kSession) {}
+struct Session : PartRecord {
+  explicit Session(Part& of) : PartRecord(of) {}
   SessionId id = 0;
   SessionKind kind = SessionKind::kSession;
   uint64_t heartbeat_seq = 0;
@@ -114,16 +114,16 @@ struct Session : Timed {
 
 // Several acquires that are granted together. All are tried at once first, by one store command. Then they are taken
 // one after the other in the order of their names, which is the same everywhere, so there is no circle of waiters.
-struct Bundle : Timed {
-  Bundle() : Timed(TimerKind::kBundle) {}
-  struct Part {
+struct Bundle : PartRecord {
+  explicit Bundle(Part& of) : PartRecord(of) {}
+  struct Item {
     Acquire spec;
     uint64_t token = 0;  // of its grant
     StoreTime since;
     Instant made{};      // no later than the store made the grant
     bool taken = false;  // a lease of that owner is kept for it
   };
-  std::vector<Part> parts;      // by name
+  std::vector<Item> parts;      // by name
   std::vector<Caller> callers;  // never empty; several if a detached request was repeated
   size_t next = 0;              // the part that is waited for
   OpId op = 0;                  // the command for all, in flight

@@ -33,7 +33,7 @@ void RenewCalls::Send(RenewCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
   const Renew& renew = call.request;
   Op op;
-  op.sender = Op::Sender::kRenewCalls;
+  op.sender = this;
   StoreRenew command;
   command.op = calls_.BeginAttempt(call, std::move(op), CoreContext::AttemptTimeout(renew.ttl));
   command.items.push_back(RenewItem{.name = renew.name,

@@ -13,24 +13,24 @@
 namespace distlock::core {
 
 struct RenewCall : RetryingCall {
-  RenewCall() : RetryingCall(TimerKind::kRenewCall) {}
+  explicit RenewCall(Part& of) : RetryingCall(of) {}
   Renew request;
   Instant arrived{};
 };
 
-class RenewCalls {
+class RenewCalls final : public PartOf<RenewCall> {
  public:
   RenewCalls(CoreContext& core, PastGrants& past_grants, LookScheduler& looks)
-      : core_(core), past_grants_(past_grants), looks_(looks), calls_(core) {}
+      : core_(core), past_grants_(past_grants), looks_(looks), calls_(core, *this) {}
 
   void Handle(Renew& in);
-  void OnStoreUp();
-  void OnTimer(RenewCall& call);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnStoreUp() override;
+  void OnTimer(RenewCall& call) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The call that asked is over. False: there is none.
   bool Drop(SessionId session);
 
-  bool empty() const { return calls_.empty(); }
+  bool IsIdle() const override { return calls_.empty(); }
 
  private:
   void Send(RenewCall& call);

@@ -46,14 +46,14 @@ void Renewals::Send() {
   std::erase_if(sent_, [this](const Sent& sent) { return sent.until <= core_.now; });
   while (!due_.empty() && sent_.size() < kMaxRenewalsSent) SendOne();
   if (due_.empty()) return StopPacing();
-  core_.Arm(pace_, sent_.front().until);
+  core_.Arm(pace_.next, sent_.front().until);
 }
 
 void Renewals::SendOne() {
   Op op;
   StoreRenew batch;
   const size_t most = std::min(due_.size(), kMaxRenewBatch);
-  op.sender = Op::Sender::kLeases;
+  op.sender = &leases_;
   op.owners.reserve(most);
   batch.items.reserve(most);
   batch.op = core_.NextOp();

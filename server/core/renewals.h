@@ -13,14 +13,17 @@
 #include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "core/core_context.h"
+#include "core/part.h"
 #include "core/records.h"
 
 namespace distlock::core {
 
 class Renewals {
  public:
-  explicit Renewals(CoreContext& core) : core_(core) {}
+  // `leases`: the part that gets the answers.
+  Renewals(CoreContext& core, Part& leases) : core_(core), leases_(leases) {}
 
   // Sets next_renew of a lease whose ttl was last started by a command sent at `sent`.
   void Schedule(Lease& lease, Instant sent);
@@ -36,7 +39,7 @@ class Renewals {
   void Send();
   // The command `id` has been answered. `trouble`: why it renewed nothing; empty: it has.
   void OnAnswered(OpId id, std::string trouble);
-  void StopPacing() { core_.timers.Cancel(pace_); }
+  void StopPacing() { core_.timers.Cancel(pace_.next); }
 
   // Why renewals fail at present, for those who lose a lease.
   std::string Trouble() const;
@@ -46,13 +49,17 @@ class Renewals {
     OpId op = 0;
     Instant until;  // the next command waits for its answer no longer
   };
-  struct Pace : Timed {
-    Pace() : Timed(TimerKind::kPace) {}
+  // Each Step sends what may leave: it is enough that there is one.
+  struct Pace final : Part {
+    void OnDue(PartRecord&) override {}
+    void OnReply(const Op&, OpId, StoreReply&) override { DISTLOCK_CHECK(false); }
+    PartRecord next{*this};
   };
 
   void SendOne();
 
   CoreContext& core_;
+  Part& leases_;
   std::deque<Lease*> due_;  // null: one that was removed
   uint64_t due_from_ = 0;   // due_place of the first
   std::vector<Sent> sent_;  // in order, at most kMaxRenewalsSent

@@ -16,12 +16,13 @@
 
 #include "absl/container/btree_map.h"
 #include "core/core_context.h"
+#include "core/part.h"
 
 namespace distlock::core {
 
 // The state of one call. A derived record adds `request`: the message, with `session`, `request` and `name`.
-struct RetryingCall : Timed {
-  explicit RetryingCall(TimerKind k) : Timed(k) {}
+struct RetryingCall : PartRecord {
+  explicit RetryingCall(Part& of) : PartRecord(of) {}
   Instant until{};            // the end of the caller's patience
   Instant retry_at = kNever;  // the next attempt; kNever: when the store is up again
   OpId op = 0;                // the attempt in flight; 0: none
@@ -32,14 +33,14 @@ struct RetryingCall : Timed {
 template <typename Call>
 class RetryingCalls {
  public:
-  explicit RetryingCalls(CoreContext& core) : core_(core) {}
+  RetryingCalls(CoreContext& core, Part& owner) : core_(core), owner_(owner) {}
 
   // Null: the caller's request is under way already.
   template <typename Request>
   Call* Begin(Request request, Duration patience) {
     auto& slot = calls_[{request.session, request.request}];
     if (slot != nullptr) return nullptr;
-    slot = std::make_unique<Call>();
+    slot = std::make_unique<Call>(owner_);
     slot->serial = core_.NextSerial();
     slot->request = std::move(request);
     slot->until = core_.now + patience;
@@ -156,6 +157,7 @@ class RetryingCalls {
 
  private:
   CoreContext& core_;
+  Part& owner_;
   absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<Call>> calls_;
 };
 

@@ -12,7 +12,7 @@ namespace distlock::core {
 void Sessions::Open(const OpenSession& in, Instant drain_deadline) {
   auto& session = sessions_[in.session];
   DISTLOCK_CHECK(session == nullptr);
-  session = std::make_unique<Session>();
+  session = std::make_unique<Session>(lapses_);
   session->serial = core_.NextSerial();
   session->id = in.session;
   session->kind = in.kind;

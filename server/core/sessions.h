@@ -16,7 +16,8 @@ namespace distlock::core {
 
 class Sessions {
  public:
-  explicit Sessions(CoreContext& core) : core_(core) {}
+  // `lapses`: to which part a session belongs when its deadline comes.
+  Sessions(CoreContext& core, Part& lapses) : core_(core), lapses_(lapses) {}
 
   // `drain_deadline`: when the drain ends, if the broker drains.
   void Open(const OpenSession& in, Instant drain_deadline);
@@ -44,6 +45,7 @@ class Sessions {
   void CollectLimits(Session& session, HeartbeatAck& ack) const;
 
   CoreContext& core_;
+  Part& lapses_;
   absl::btree_map<SessionId, std::unique_ptr<Session>> sessions_;
 };
 

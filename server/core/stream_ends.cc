@@ -1,72 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Broker: what the end of a stream, or of the broker itself, means for all parts.
-#include <algorithm>
-#include <vector>
+#include "core/stream_ends.h"
 
-#include "core/broker.h"
+#include <string>
+
+#include "core/adoptions.h"
+#include "core/bundles.h"
+#include "core/check.h"
+#include "core/downgrades.h"
+#include "core/force_calls.h"
+#include "core/leases.h"
+#include "core/renew_calls.h"
+#include "core/sessions.h"
+#include "core/waiters.h"
+#include "core/watches.h"
 
 namespace distlock::core {
-namespace {
 
-Refused IsDraining() { return Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}}; }
-
-}  // namespace
-
-void Broker::OnTimer(Session& session) {
-  if (session.kind == SessionKind::kHold) return sessions_.PromiseOnHold(session);
+void StreamEnds::OnTimer(Session& session) {
+  if (session.kind == SessionKind::kHold) return of_.sessions.PromiseOnHold(session);
   core_.Note({.kind = FactKind::kSessionLapsed, .name = {}, .detail = {}});
   const std::string cause = "no heartbeat for a whole validity";
   for (Lease* lease : Leases::Of(session)) {
-    leases_.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
-    leases_.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
+    of_.leases.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
+    of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
   }
-  bundles_.OrphanAllOf(session, nullptr);
+  of_.bundles.OrphanAllOf(session, nullptr);
   EndLeases(session);
   OrphanWaiters(session, nullptr);
   Close(session, StreamEnd::kLapsed);
 }
 
-void Broker::Handle(const Goodbye& in) {
-  Session* const session = sessions_.Find(in.session);
+// A stream sends no commands of its own.
+void StreamEnds::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
+
+void StreamEnds::Handle(const Goodbye& in) {
+  Session* const session = of_.sessions.Find(in.session);
   if (session == nullptr) return;
-  bundles_.EndAllOf(*session);
-  for (Waiter* waiter : WaitersOf(*session)) waiters_.Withdraw(*waiter);
+  of_.bundles.EndAllOf(*session);
+  for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
   for (Lease* lease : Leases::Of(*session)) {
-    leases_.Release(*lease, Listener{}, Duration::zero(), /*confirms=*/false, /*keeps_min_hold=*/true);
+    of_.leases.Release(*lease, Listener{}, Duration::zero(), /*confirms=*/false, /*keeps_min_hold=*/true);
   }
   Close(*session, StreamEnd::kGoodbye);
 }
 
-void Broker::Handle(const StreamEnded& in) {
+void StreamEnds::Handle(const StreamEnded& in) {
   DropCalls(in.session);
-  if (Session* const session = sessions_.Find(in.session); session != nullptr) {
-    bundles_.OrphanAllOf(*session, nullptr);
+  if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
+    of_.bundles.OrphanAllOf(*session, nullptr);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
-    return sessions_.Forget(*session);
+    return of_.sessions.Forget(*session);
   }
-  if (waiters_.DropCall(in.session) || bundles_.DropCall(in.session) || renew_calls_.Drop(in.session)) return;
-  watches_.StopWatching(in.session);
+  if (of_.waiters.DropCall(in.session) || of_.bundles.DropCall(in.session) || of_.renew_calls.Drop(in.session)) return;
+  of_.watches.StopWatching(in.session);
 }
 
 // As the end of the stream, but what would wait for the end of belief waits no more.
-void Broker::Handle(const HolderDied& in) {
-  if (Session* const session = sessions_.Find(in.session); session != nullptr) {
-    bundles_.OrphanAllOf(*session, nullptr);
+void StreamEnds::Handle(const HolderDied& in) {
+  if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
+    of_.bundles.OrphanAllOf(*session, nullptr);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
     Close(*session, StreamEnd::kHolderDied);
   }
-  const uint32_t freed = leases_.FreeEndingOf(in.session);
+  const uint32_t freed = of_.leases.FreeEndingOf(in.session);
   if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .name = {}, .detail = in.who});
 }
 
-void Broker::EndLeases(const Session& session) {
-  for (Lease* lease : Leases::Of(session)) leases_.End(*lease);
+void StreamEnds::EndLeases(const Session& session) {
+  for (Lease* lease : Leases::Of(session)) of_.leases.End(*lease);
 }
 
-std::vector<Waiter*> Broker::WaitersOf(const Session& session) {
+std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {
   std::vector<Waiter*> waiters;
   for (const auto& [request, waiter] : session.waiters) {
     if (waiter->callers.front().listener.request == request) waiters.push_back(waiter);
@@ -74,78 +80,20 @@ std::vector<Waiter*> Broker::WaitersOf(const Session& session) {
   return waiters;
 }
 
-// Their clients did not give them up: see Waiters::Orphan.
-void Broker::OrphanWaiters(const Session& session, const Refused* refused) {
-  for (Waiter* waiter : WaitersOf(session)) waiters_.Orphan(*waiter, refused);
+void StreamEnds::OrphanWaiters(const Session& session, const Refused* refused) {
+  for (Waiter* waiter : WaitersOf(session)) of_.waiters.Orphan(*waiter, refused);
 }
 
-void Broker::Close(Session& session, StreamEnd why) {
+void StreamEnds::Close(Session& session, StreamEnd why) {
   const SessionId id = session.id;
-  sessions_.Close(session, why);
+  of_.sessions.Close(session, why);
   DropCalls(id);
 }
 
-void Broker::DropCalls(SessionId session) {
-  downgrades_.Drop(session);
-  force_calls_.Drop(session);
-  adoptions_.Drop(session);
-}
-
-void Broker::Handle(const Drain& in) {
-  const Instant deadline = core_.now + in.timeout;
-  if (core_.draining && deadline >= drain_deadline_) return;
-  core_.draining = true;
-  drain_deadline_ = deadline;
-  if (!drained_) core_.Arm(drain_timer_, deadline);
-  const Refused draining = IsDraining();
-  for (const auto& [id, session] : sessions_.all()) {
-    core_.Tell({id, 0}, Draining{in.timeout});
-    bundles_.OrphanAllOf(*session, &draining);
-    OrphanWaiters(*session, &draining);
-  }
-  bundles_.RefuseEvery(draining);
-  watches_.EndAll();
-  waiters_.RefuseAllDetached(draining);
-}
-
-// The drain timeout passed: the leases that are left are lost, and freed when belief in them has ended. Those that
-// their clients resume are kept and renewed to the very end. A store that does not answer cannot delay the drain for
-// longer than its timeout: the ttl frees what it could not confirm.
-void Broker::EndDrain() {
-  const Instant last = drain_deadline_ + core_.config.validity + core_.config.store_timeout;
-  if (core_.now >= last) return FinishDrain();
-  core_.Arm(drain_timer_, last);
-  drain_timed_out_ = true;
-  std::vector<SessionId> sessions;
-  for (const auto& [id, session] : sessions_.all()) sessions.push_back(id);
-  for (const SessionId id : sessions) {
-    Session& session = *sessions_.Find(id);
-    for (Lease* lease : Leases::Of(session)) {
-      if (lease->resume) continue;
-      leases_.NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
-      leases_.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
-                                      "the broker shut down and its drain timeout passed"});
-      // Its client lives and believes until it hears of this.
-      if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
-      leases_.End(*lease);
-    }
-    OrphanWaiters(session, nullptr);
-    if (session.leases.empty()) Close(session, StreamEnd::kDrained);
-  }
-}
-
-void Broker::FinishDrainWhenEmpty() {
-  if (!core_.draining || drained_) return;
-  if (waiters_.size() + releases_.size() > 0) return;
-  if (!renew_calls_.empty() || !downgrades_.empty() || !adoptions_.empty() || !force_calls_.empty()) return;
-  if (leases_.size() == 0 || (drain_timed_out_ && leases_.AllAreResumed())) FinishDrain();
-}
-
-void Broker::FinishDrain() {
-  drained_ = true;
-  core_.timers.Cancel(drain_timer_);
-  // Streams stay open until the server stops: the locks of a session may live on other shards, still draining.
-  core_.Announce(DrainComplete{});
+void StreamEnds::DropCalls(SessionId session) {
+  of_.downgrades.Drop(session);
+  of_.force_calls.Drop(session);
+  of_.adoptions.Drop(session);
 }
 
 }  // namespace distlock::core

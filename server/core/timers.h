@@ -14,31 +14,14 @@
 
 namespace distlock::core {
 
-enum class TimerKind : uint8_t {
-  kWaiter,
-  kLease,
-  kSession,
-  kPendingRelease,
-  kQueue,
-  kRenewCall,
-  kWatch,
-  kDrain,
-  kBundle,
-  kDowngrade,
-  kAdopt,
-  kForceCall,
-  kPace,
-};
-
 struct Timed {
-  explicit Timed(TimerKind k) : kind(k) {}
+  Timed() = default;
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
   Instant at = kNever;  // owned by Timers
   uint64_t serial = 0;  // order of creation; set by the first Timers::Set or by the owner
   size_t place = 0;     // owned by Timers
-  const TimerKind kind;
 };
 
 class Timers {

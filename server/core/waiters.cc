@@ -42,7 +42,7 @@ void Waiters::Handle(Acquire& in) {
     return;
   }
 
-  auto owned = std::make_unique<Waiter>();
+  auto owned = std::make_unique<Waiter>(*this);
   Waiter& waiter = *owned;
   waiter.serial = core_.NextSerial();
   waiter.callers.push_back(CallerOf(in));
@@ -92,7 +92,7 @@ void Waiters::Ask(Waiter& waiter) {
     const Acquire& spec = waiter.spec;
     const Duration timeout = core_.AttemptTimeout(spec.ttl);
     Op op;
-    op.sender = Op::Sender::kWaiters;
+    op.sender = this;
     op.runs_until = core_.now + timeout;
     op.owner = spec.owner;
     op.name = spec.name;
@@ -328,7 +328,7 @@ void Waiters::Forget(Waiter& waiter) {
 }
 
 void Waiters::AskForPart(Bundle& bundle) {
-  auto owned = std::make_unique<Waiter>();
+  auto owned = std::make_unique<Waiter>(*this);
   Waiter& waiter = *owned;
   waiter.serial = core_.NextSerial();
   waiter.bundle = &bundle;

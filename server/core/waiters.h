@@ -28,7 +28,7 @@ class Bundles;
 class Grants;
 class Leases;
 
-class Waiters {
+class Waiters final : public PartOf<Waiter> {
  public:
   // The parts that waiters call.
   struct Neighbours {
@@ -49,10 +49,10 @@ class Waiters {
   void Join(Waiter& waiter, const Acquire& in);
   // Sends an attempt, now or when nothing stands against it any more.
   void Ask(Waiter& waiter);
-  void OnTimer(Waiter& waiter);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnTimer(Waiter& waiter) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // Asks for all that have no place in the store's queue and no attempt in flight.
-  void OnStoreUp();
+  void OnStoreUp() override;
   // What `owner` had in the store is released: a waiter of the same owner may ask now.
   void OnReleased(const OwnerId& owner);
   // A notice about this lock came: it may be newer than the answer to an attempt in flight.
@@ -90,6 +90,7 @@ class Waiters {
   Waiter* Find(const OwnerId& owner) const;
   bool Contains(const OwnerId& owner) const { return waiters_.contains(owner); }
   size_t size() const { return waiters_.size(); }
+  bool IsIdle() const override { return waiters_.empty(); }
 
  private:
   bool Reenter(Session& session, const Acquire& in);

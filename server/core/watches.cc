@@ -37,7 +37,7 @@ void Watches::Handle(const WatchLock& in) {
   }
   auto& watch = watches_[in.name];
   if (!watch) {
-    watch = std::make_unique<Watch>();
+    watch = std::make_unique<Watch>(*this);
     watch->serial = core_.NextSerial();
     watch->name = in.name;
   }
@@ -68,7 +68,7 @@ void Watches::Look(Watch& watch) {
   if (core_.now < watch.not_before) return core_.Arm(watch, watch.not_before);
   watch.not_before = core_.now + kLookPace;
   Op op;
-  op.sender = Op::Sender::kWatches;
+  op.sender = this;
   op.name = watch.name;
   watch.op = core_.SendOp(std::move(op));
   core_.Command(StoreWatch{watch.op, watch.name});

@@ -15,12 +15,13 @@
 
 #include "absl/container/btree_map.h"
 #include "core/core_context.h"
+#include "core/part.h"
 
 namespace distlock::core {
 
 // A lock that streams of this broker watch.
-struct Watch : Timed {
-  Watch() : Timed(TimerKind::kWatch) {}
+struct Watch : PartRecord {
+  explicit Watch(Part& of) : PartRecord(of) {}
   struct Listening {
     RequestId request = 0;
     OpId from = 0;      // looks before this one are not shown to it
@@ -34,7 +35,7 @@ struct Watch : Timed {
   bool again = false;                               // a change was announced after the look under way had been sent
 };
 
-class Watches {
+class Watches final : public PartOf<Watch> {
  public:
   explicit Watches(CoreContext& core) : core_(core) {}
 
@@ -42,8 +43,9 @@ class Watches {
   void Handle(const ChangeNotice& in);
   // Notices may have been missed.
   void LookAtAll();
-  void OnTimer(Watch& watch);
-  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  void OnStoreUp() override { LookAtAll(); }
+  void OnTimer(Watch& watch) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream of `session` is over. Nothing happens if it watches nothing.
   void StopWatching(SessionId session);
   // The broker drains: ends all streams that watch. They hold nothing, and another broker shows them the lock as well.

@@ -9,6 +9,7 @@
 
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
+#include "core/part.h"
 #include "table.h"
 
 namespace distlock::core {
@@ -17,6 +18,12 @@ namespace distlock::core {
 struct Looks final : LookScheduler {
   void LookBy(const LockName&, Instant at) override { asked.push_back(at); }
   std::vector<Instant> asked;
+};
+
+// To which records belong that no other part has.
+struct NoPart final : Part {
+  void OnDue(PartRecord&) override {}
+  void OnReply(const Op&, OpId, StoreReply&) override {}
 };
 
 class Alone {
@@ -52,6 +59,7 @@ class Alone {
 
   Instant now = Instant(hours(100));
   CoreContext core;
+  NoPart none;
 
  private:
   template <typename T>

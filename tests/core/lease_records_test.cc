@@ -25,13 +25,13 @@ struct Keeper : Alone {
   LostParts parts;
   PastGrants past_grants{core};
   PendingReleases releases{core, looks};
-  Sessions sessions{core};
+  Sessions sessions{core, none};
   Leases leases{core, sessions, parts, releases, past_grants};
 
   Session& session() { return *sessions.Find(1); }
   // Granted just now to that request of session 1. `label`: under which the session may take it again.
   Lease& Keep(RequestId request, int owner, const std::string& label = "") {
-    auto owned = std::make_unique<Lease>();
+    auto owned = std::make_unique<Lease>(leases);
     owned->name = Name("k" + std::to_string(owner));
     owned->owner = Owner(owner);
     owned->listener = {1, request};
@@ -70,7 +70,7 @@ struct Keeper : Alone {
   void Answer(decltype(StoreReply::outcome) outcome) {
     const std::optional<Op> sent = core.TakeOp(last_renewal);
     StoreReply reply{last_renewal, std::move(outcome)};
-    leases.OnRenewReply(*sent, last_renewal, reply);
+    leases.OnReply(*sent, last_renewal, reply);
   }
   // To which requests events of this kind went.
   template <typename T>
@@ -192,7 +192,7 @@ TEST(LeaseRecords, TheFirstRequestToLeaveHandsItToTheNext) {
 // No caller has been told of it, and its bundle may have more to give back.
 TEST(LeaseRecords, ALostPartIsLeftToItsBundle) {
   Keeper t;
-  Bundle bundle;
+  Bundle bundle(t.none);
   Lease& lease = t.Keep(1, 1);
   lease.bundle = &bundle;
   t.leases.Force(lease, "stuck");

@@ -34,7 +34,7 @@ struct Standing : Alone {
   std::deque<Waiter> waiters;
 
   Waiter& Join(int owner, const Want& want = {}, const std::string& key = "a") {
-    Waiter& waiter = waiters.emplace_back();
+    Waiter& waiter = waiters.emplace_back(none);
     waiter.serial = core.NextSerial();
     waiter.spec.name = Name(key);
     waiter.spec.owner = Owner(owner);

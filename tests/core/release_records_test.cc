@@ -18,8 +18,14 @@ struct Releases : Alone {
   bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {
     const std::optional<Op> sent = core.TakeOp(op);
     StoreReply reply{op, std::move(outcome)};
-    return releases.OnReply(*sent, op, reply);
+    releases.OnReply(*sent, op, reply);
+    return IsGone();
   }
+  bool IsDueAndGone(PendingRelease& release) {
+    releases.OnTimer(release);
+    return IsGone();
+  }
+  bool IsGone() { return !releases.TakeGone().empty(); }
   PendingRelease& Start(bool waiting, Duration block = Duration::zero(), uint64_t only_token = 0) {
     return releases.Start(Name("a"), Owner(1), waiting, block, kT, only_token);
   }
@@ -44,7 +50,7 @@ TEST(ReleaseRecords, AnUnknownOutcomeIsRepeated) {
   EXPECT_TRUE(release.order_lost);
   t.Pass(seconds(1));
   ASSERT_EQ(t.PopDue(), &release);
-  EXPECT_FALSE(t.releases.OnTimer(release));
+  EXPECT_FALSE(t.IsDueAndGone(release));
   EXPECT_EQ(t.Take<StoreRelease>().size(), 1u);
 }
 
@@ -60,7 +66,7 @@ TEST(ReleaseRecords, AnAcquireThatMayStillRunIsWithdrawnAfterwards) {
   EXPECT_TRUE(t.Take<StoreWithdraw>().empty()) << "too early: the acquire could run after it";
   t.Pass(seconds(3));
   ASSERT_EQ(t.PopDue(), &release);
-  EXPECT_FALSE(t.releases.OnTimer(release));
+  EXPECT_FALSE(t.IsDueAndGone(release));
   EXPECT_TRUE(t.Answer(t.Take<StoreWithdraw>()[0].op, GiveBackDone{}));
 }
 
@@ -98,7 +104,7 @@ TEST(ReleaseRecords, WhatTheStoreMustHaveForgottenIsGone) {
   t.releases.Pursue(release);
   t.Pass(release.until - t.now);
   ASSERT_EQ(t.PopDue(), &release);
-  EXPECT_TRUE(t.releases.OnTimer(release));
+  EXPECT_TRUE(t.IsDueAndGone(release));
   EXPECT_EQ(t.releases.size(), 0u);
 }
 

@@ -12,11 +12,11 @@ namespace distlock::core {
 namespace {
 
 struct Line : Alone {
-  Renewals renewals{core};
+  Renewals renewals{core, none};
   std::deque<Lease> leases;
 
   Lease& Due(int n) {
-    Lease& lease = leases.emplace_back();
+    Lease& lease = leases.emplace_back(none);
     lease.name = Name("k" + std::to_string(n));
     lease.owner = Owner(n);
     lease.ttl = kT;

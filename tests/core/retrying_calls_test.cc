@@ -10,7 +10,7 @@ namespace distlock::core {
 namespace {
 
 struct ProbeCall : RetryingCall {
-  ProbeCall() : RetryingCall(TimerKind::kDowngrade) {}
+  explicit ProbeCall(Part& of) : RetryingCall(of) {}
   Downgrade request;
 };
 
@@ -19,7 +19,7 @@ Downgrade From(SessionId session, RequestId request) {
 }
 
 struct Calls : Alone {
-  RetryingCalls<ProbeCall> calls{core};
+  RetryingCalls<ProbeCall> calls{core, none};
 };
 
 TEST(RetryingCalls, OneRequestIsOneCall) {
@@ -36,12 +36,11 @@ TEST(RetryingCalls, OneRequestIsOneCall) {
 TEST(RetryingCalls, AnAttemptIsRepeatedAfterItsTimeoutAndNotAfterTheCallersPatience) {
   Calls t;
   ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
-  const OpId op = t.calls.BeginAttempt(
-      call, Op{.sender = Op::Sender::kDowngrades, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  const OpId op = t.calls.BeginAttempt(call, Op{.sender = &t.none, .name = {}, .names = {}, .owners = {}}, seconds(2));
   EXPECT_EQ(t.core.FindOp(op)->caller.request, 2u);
   EXPECT_EQ(call.at, t.now + seconds(2));
   t.Pass(seconds(4));
-  t.calls.BeginAttempt(call, Op{.sender = Op::Sender::kDowngrades, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  t.calls.BeginAttempt(call, Op{.sender = &t.none, .name = {}, .names = {}, .owners = {}}, seconds(2));
   EXPECT_EQ(call.at, t.now + seconds(1)) << "the end of the caller's patience";
 }
 

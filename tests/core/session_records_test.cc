@@ -10,7 +10,7 @@ namespace distlock::core {
 namespace {
 
 struct Streams : Alone {
-  Sessions sessions{core};
+  Sessions sessions{core, none};
   std::deque<Lease> leases;
 
   Session& Open(SessionId id, SessionKind kind = SessionKind::kSession) {
@@ -19,7 +19,7 @@ struct Streams : Alone {
   }
   // A lease of that session, under that request, which the store keeps for `left`.
   Lease& Add(Session& session, RequestId request, Duration left) {
-    Lease& lease = leases.emplace_back();
+    Lease& lease = leases.emplace_back(none);
     lease.listener = {session.id, request};
     lease.ttl = kT;
     lease.deadline = now + left;

@@ -20,7 +20,7 @@ TEST(Timers, AreTakenInOrderOfTimeAndThenOfCreation) {
     std::mt19937_64 random(seed);
     Timers timers;
     std::deque<Timed> records;
-    for (uint64_t serial = 1; serial <= 300; ++serial) records.emplace_back(TimerKind::kLease).serial = serial;
+    for (uint64_t serial = 1; serial <= 300; ++serial) records.emplace_back().serial = serial;
     std::set<std::pair<Instant, uint64_t>> model;
     Instant now(seconds(1000));
     // Coarse steps make many of them equal; fine ones share a millisecond without being equal.
@@ -58,9 +58,7 @@ TEST(Timers, AreTakenInOrderOfTimeAndThenOfCreation) {
 
 TEST(Timers, OneThatIsSetWhileOthersOfItsTimeAreTakenComesInItsTurn) {
   Timers timers;
-  Timed first(TimerKind::kWaiter);
-  Timed second(TimerKind::kLease);
-  Timed third(TimerKind::kSession);
+  Timed first, second, third;
   first.serial = 1;
   second.serial = 2;
   third.serial = 3;

@@ -54,8 +54,6 @@ struct Candidate : core::Timed {
     Instant at{};
   };
 
-  Candidate() : Timed(core::TimerKind::kWaiter) {}
-
   Spec spec;
   Marks marks;            // of all that it has asked for
   Instant marked_from{};  // its present marks are of what it has asked for since

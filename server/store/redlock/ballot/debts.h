@@ -67,7 +67,6 @@ class Debts {
 
  private:
   struct Debt : core::Timed {
-    Debt() : Timed(core::TimerKind::kPendingRelease) {}
     Due due;
     NodeIndex node = 0;
     uint64_t attempt = 0;  // of the command in flight; 0: none is
@@ -78,7 +77,6 @@ class Debts {
   };
   // An owner's debts to all servers, until the core has its answer.
   struct Call : core::Timed {
-    Call() : Timed(core::TimerKind::kForceCall) {}
     std::vector<core::OpId> ops;
     Due due;
     Instant begun{};

@@ -34,7 +34,6 @@ class Renewals {
     bool is_done = false;  // its erosion is repaired
   };
   struct Round : core::Timed {
-    Round() : Timed(core::TimerKind::kRenewCall) {}
     core::OpId op = 0;
     Instant sent{};
     uint32_t waiting = 0;  // bits: servers that have not answered

@@ -31,7 +31,6 @@ class Rounds {
 
  private:
   struct Round : core::Timed {
-    Round() : Timed(core::TimerKind::kForceCall) {}
     core::OpId op = 0;  // 0: nobody waits for an answer
     core::StoreCommand command;
     Instant sent{};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The end of this broker: nothing new is taken, and what is held goes back or to other brokers.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <vector>
+
+#include "core/core_context.h"
+#include "core/part.h"
+#include "core/stream_ends.h"
+
+namespace distlock::core {
+
+class BrokerDrain final : public Part {
+ public:
+  // `parts`: those whose IsIdle counts.
+  BrokerDrain(CoreContext& core, StreamEnds& streams, const StreamParts& of, const std::vector<Part*>& parts)
+      : core_(core), streams_(streams), of_(of), parts_(parts) {}
+
+  // A drain that ends no sooner than the one under way changes nothing.
+  void Handle(const Drain& in);
+  // Its timeout has passed, or even what it waits for beyond that.
+  void OnDue(PartRecord& due) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
+  // Tells when nothing is held or waiting any more. Called in each Step.
+  void FinishWhenEmpty();
+
+  // When its timeout passes; kNever: there is none.
+  Instant deadline() const { return deadline_; }
+
+ private:
+  void EndLeasesOf(Session& session);
+  void Finish();
+
+  CoreContext& core_;
+  StreamEnds& streams_;
+  const StreamParts of_;
+  const std::vector<Part*>& parts_;
+  bool is_over_ = false;
+  bool timed_out_ = false;
+  Instant deadline_ = kNever;
+  PartRecord timer_{*this};
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A part of the broker core: it owns records, whose deadlines and whose commands' answers come to it. Adding one
+// touches its own files, broker.h and the picture in README.md.
+//
+// Thread: the shard's.
+#pragma once
+
+#include "core/op.h"
+#include "core/store_messages.h"
+#include "core/timers.h"
+
+namespace distlock::core {
+
+// A record of a part.
+struct PartRecord : Timed {
+  explicit PartRecord(Part& of) : part(of) {}
+  Part& part;
+};
+
+class Part {
+ public:
+  // The deadline of a record of this part has come, and is kNever now.
+  virtual void OnDue(PartRecord& due) = 0;
+  // The answer to the command `id` of this part, which was registered as `op`.
+  virtual void OnReply(const Op& op, OpId id, StoreReply& reply) = 0;
+  // The store can be asked again: what waited for that is sent.
+  virtual void OnStoreUp() {}
+  // Whether nothing of it keeps a broker that drains from ending.
+  virtual bool IsIdle() const { return true; }
+
+ protected:
+  ~Part() = default;
+};
+
+// A part with one kind of record.
+template <typename Record>
+class PartOf : public Part {
+ public:
+  virtual void OnTimer(Record& record) = 0;
+  void OnDue(PartRecord& due) final { OnTimer(static_cast<Record&>(due)); }
+
+ protected:
+  ~PartOf() = default;
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the end of a stream means for all that it has: its leases, its waiters, its bundles, its calls.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <vector>
+
+#include "core/core_context.h"
+#include "core/records.h"
+
+namespace distlock::core {
+
+class Adoptions;
+class Bundles;
+class Downgrades;
+class ForceCalls;
+class Leases;
+class RenewCalls;
+class Sessions;
+class Waiters;
+class Watches;
+
+// Where streams stand, besides their sessions.
+struct StreamParts {
+  Sessions& sessions;
+  Leases& leases;
+  Waiters& waiters;
+  Bundles& bundles;
+  Watches& watches;
+  RenewCalls& renew_calls;
+  Downgrades& downgrades;
+  Adoptions& adoptions;
+  ForceCalls& force_calls;
+};
+
+class StreamEnds final : public PartOf<Session> {
+ public:
+  StreamEnds(CoreContext& core, const StreamParts& of) : core_(core), of_(of) {}
+
+  void Handle(const Goodbye& in);
+  void Handle(const StreamEnded& in);
+  void Handle(const HolderDied& in);
+  // No heartbeat has come in time; a Hold is promised again.
+  void OnTimer(Session& session) override;
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
+
+  // Their clients did not give them up: see Waiters::Orphan.
+  void OrphanWaiters(const Session& session, const Refused* refused);
+  // Tells the stream that it ends. Its leases, waiters and bundles are gone already.
+  void Close(Session& session, StreamEnd why);
+
+ private:
+  void EndLeases(const Session& session);
+  static std::vector<Waiter*> WaitersOf(const Session& session);
+  void DropCalls(SessionId session);
+
+  CoreContext& core_;
+  const StreamParts of_;
+};
+
+}  // namespace distlock::core
