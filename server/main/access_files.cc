@@ -42,7 +42,7 @@ absl::Status Load(const std::string& option, const std::string& file, bool secre
 
 void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& reloader) {
   if (!options.token_file.empty()) {
-    reloader.Add({.part = ops::ReloadPart::kTokens, .name = "tokens", .files = {options.token_file}, .load = [&] {
+    reloader.Add({.part = ReloadPart::kTokens, .name = "tokens", .files = {options.token_file}, .load = [&] {
                     const std::string& file = options.token_file;
                     return Load(
                         "--token-file", file, true, [&](auto& text) { return access::Tokens::Parse(text, file); },
@@ -53,7 +53,7 @@ void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& relo
   }
   if (!options.jwt_keys.empty()) {
     reloader.Add(
-        {.part = ops::ReloadPart::kJwtKeys, .name = "jwt-keys", .files = {options.jwt_keys}, .load = [&] {
+        {.part = ReloadPart::kJwtKeys, .name = "jwt-keys", .files = {options.jwt_keys}, .load = [&] {
            const std::string& file = options.jwt_keys;
            return Load(
                "--jwt-keys", file, false,
@@ -62,7 +62,7 @@ void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& relo
          }});
   }
   if (!options.policy.empty()) {
-    reloader.Add({.part = ops::ReloadPart::kPolicy, .name = "policy", .files = {options.policy}, .load = [&] {
+    reloader.Add({.part = ReloadPart::kPolicy, .name = "policy", .files = {options.policy}, .load = [&] {
                     const std::string& file = options.policy;
                     return Load(
                         "--policy", file, false, [&](auto& text) { return access::ParsePolicy(text, file); },

@@ -14,9 +14,7 @@ constexpr const char* kOutcomes[] = {"allowed", "denied", "would_deny"};
 }  // namespace
 
 void AuditLog::OnAccess(const rpc::AccessEvent& event) {
-  const auto decision = static_cast<ops::AccessDecision>(event.outcome);
-  const auto verb = event.verb ? static_cast<ops::AccessVerb>(*event.verb) : ops::AccessVerb::kProof;
-  metrics_.access[decision][verb].Increment();
+  metrics_.access[event.outcome][event.verb].Increment();
   const bool allowed = event.outcome == rpc::AccessOutcome::kAllowed;
   if (allowed && audit_ != ops::Audit::kAll) return;
   const auto held_back = allowed ? std::optional<uint64_t>(0) : Pass(event.who);

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "main/metrics.h"
 #include "ops/log.h"
-#include "ops/metrics.h"
 #include "ops/options.h"
 #include "rpc/gate.h"
 
@@ -20,7 +20,7 @@ namespace distlock {
 
 class AuditLog {
  public:
-  AuditLog(ops::Metrics& metrics, ops::Audit audit) : metrics_(metrics), audit_(audit) {}
+  AuditLog(Metrics& metrics, ops::Audit audit) : metrics_(metrics), audit_(audit) {}
 
   void OnAccess(const rpc::AccessEvent& event);
 
@@ -28,7 +28,7 @@ class AuditLog {
   // nullopt: say nothing now; else how many lines of this caller were held back.
   std::optional<uint64_t> Pass(std::string_view who);
 
-  ops::Metrics& metrics_;
+  Metrics& metrics_;
   const ops::Audit audit_;
 
   // Guarded by mu_. By caller; forgotten together when there are too many.

@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "main/metrics.h"
 #include "main/supervisor.h"
 #include "main/wakeups.h"
-#include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
 #include "store/embedded/embedded_server.h"
@@ -22,7 +22,7 @@ namespace distlock {
 
 class Drainer {
  public:
-  Drainer(shard::ShardSet& shards, ops::Metrics& metrics, const Supervisor& supervisor, Wakeups& wakeups,
+  Drainer(shard::ShardSet& shards, Metrics& metrics, const Supervisor& supervisor, Wakeups& wakeups,
           core::Duration timeout)
       : shards_(shards), metrics_(metrics), supervisor_(supervisor), wakeups_(wakeups), timeout_(timeout) {}
 
@@ -43,7 +43,7 @@ class Drainer {
   bool done() const;
 
   shard::ShardSet& shards_;
-  ops::Metrics& metrics_;
+  Metrics& metrics_;
   const Supervisor& supervisor_;
   Wakeups& wakeups_;
   const core::Duration timeout_;  // for Begin without a timeout

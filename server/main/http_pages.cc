@@ -14,8 +14,8 @@ namespace distlock {
 namespace {
 
 // The greatest of all shards; `index`: of the namespace, nullopt for all of them.
-void SetLoad(const std::vector<shard::ShardStatus>& shards, std::optional<size_t> index, ops::Metrics::Gauge& oldest,
-             ops::Metrics::Gauge& longest) {
+void SetLoad(const std::vector<shard::ShardStatus>& shards, std::optional<size_t> index, Metrics::Gauge& oldest,
+             Metrics::Gauge& longest) {
   core::Instant granted = core::kNever;
   size_t queue = 0;
   for (const shard::ShardStatus& shard : shards) {
@@ -30,7 +30,7 @@ void SetLoad(const std::vector<shard::ShardStatus>& shards, std::optional<size_t
   longest.Set(static_cast<double>(queue));
 }
 
-std::string Metrics(ops::Metrics& metrics, const rpc::Server& server, const shard::ShardSet& shards) {
+std::string Scraped(Metrics& metrics, const rpc::Server& server, const shard::ShardSet& shards) {
   const v1::GetStatusResponse status = server.Status();
   metrics.sessions.Set(static_cast<double>(status.sessions()));
   metrics.connections.Set(static_cast<double>(server.connections()));
@@ -76,7 +76,7 @@ ops::HttpHandlers HttpPages::Handlers() {
   return {.metrics =
               [this] {
                 const Serving* at = serving();
-                return at == nullptr ? metrics_.Text() : Metrics(metrics_, at->server, at->shards);
+                return at == nullptr ? metrics_.Text() : Scraped(metrics_, at->server, at->shards);
               },
           .not_alive =
               [this] {

@@ -6,8 +6,8 @@
 
 #include <atomic>
 
+#include "main/metrics.h"
 #include "ops/http.h"
-#include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
 
@@ -16,7 +16,7 @@ namespace distlock {
 class HttpPages {
  public:
   // `shows_locks`: whether the status page lists held locks, with their owners.
-  HttpPages(ops::Metrics& metrics, bool shows_locks) : metrics_(metrics), shows_locks_(shows_locks) {}
+  HttpPages(Metrics& metrics, bool shows_locks) : metrics_(metrics), shows_locks_(shows_locks) {}
   HttpPages(const HttpPages&) = delete;
   HttpPages& operator=(const HttpPages&) = delete;
 
@@ -32,7 +32,7 @@ class HttpPages {
  private:
   const Serving* serving() const { return serving_.load(std::memory_order_acquire); }
 
-  ops::Metrics& metrics_;
+  Metrics& metrics_;
   const bool shows_locks_;
   std::atomic<const Serving*> serving_ = nullptr;
 };

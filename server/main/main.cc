@@ -55,7 +55,7 @@ int StoreExitCode(const absl::Status& status) {
 
 // Who may do what, how callers are encrypted, and what reads the files of both again.
 struct Access {
-  Access(const ops::Options& options, ops::Metrics& metrics, Wakeups& wakeups)
+  Access(const ops::Options& options, Metrics& metrics, Wakeups& wakeups)
       : audit(metrics, options.audit),
         gate({.asks = options.AsksIdentities(),
               .allow_all = options.allow_all,
@@ -130,8 +130,8 @@ int Serve(const ops::Options& options) {
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
-  ops::Metrics metrics(DISTLOCK_VERSION, options.metrics_namespace,
-                       {.version = rpc::GrpcVersion(), .hardened = rpc::EndsEndlessHeaders()});
+  Metrics metrics(DISTLOCK_VERSION, options.metrics_namespace,
+                  {.version = rpc::GrpcVersion(), .hardened = rpc::EndsEndlessHeaders()});
   // Read before anybody can call, and before the store is waited for.
   Access access(options, metrics, wakeups);
   if (const absl::Status loaded = access.reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);

@@ -42,7 +42,7 @@ absl::StatusOr<Answer> Await(const std::function<void(std::function<void(absl::S
   return answered.get();
 }
 
-std::string Counters(const ops::Metrics& metrics) {
+std::string Counters(const Metrics& metrics) {
   // As whole numbers: as a double, StrCat would round it.
   const auto whole = [](double value) { return static_cast<int64_t>(value); };
   return absl::StrCat("{\"grants\":", whole(metrics.grants.Value()), ",\"refusals\":", whole(metrics.refusals.Sum()),

@@ -9,14 +9,14 @@
 #include <string>
 #include <string_view>
 
-#include "ops/metrics.h"
+#include "main/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
 
 namespace distlock {
 
 struct PageSource {
-  const ops::Metrics& metrics;
+  const Metrics& metrics;
   const rpc::Server& server;
   shard::ShardSet& shards;
   bool shows_locks;

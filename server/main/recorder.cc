@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "main/metric_labels.h"
 #include "ops/log.h"
 
 namespace distlock {
@@ -100,24 +99,24 @@ void Recorder::OnFact(const core::Fact& fact) {
     case core::FactKind::kRefused:
       return OnRefusedHere(fact.refusal);
     case core::FactKind::kReleased:
-      metrics_.releases[ops::ReleaseOutcome::kReleased].Increment();
+      metrics_.releases[ReleaseOutcome::kReleased].Increment();
       if (fact.value > core::Duration::zero()) metrics_.hold_seconds.Observe(Seconds(fact.value));
       return;
     case core::FactKind::kAlreadyGone:
       return OnReleasedNothing();
     case core::FactKind::kGivenBack:
-      return metrics_.releases[ops::ReleaseOutcome::kGivenBack].Increment();
+      return metrics_.releases[ReleaseOutcome::kGivenBack].Increment();
     case core::FactKind::kAbandoned:
-      metrics_.releases[ops::ReleaseOutcome::kDisconnected].Increment();
+      metrics_.releases[ReleaseOutcome::kDisconnected].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
       return;
     case core::FactKind::kLost:
-      if (fact.lost == core::LostReason::kTaken) metrics_.renewals[ops::RenewalOutcome::kGone].Increment();
-      metrics_.lost[LabelOf(fact.lost)].Increment();
+      if (fact.lost == core::LostReason::kTaken) metrics_.renewals[RenewalOutcome::kGone].Increment();
+      metrics_.lost[fact.lost].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
       return LogLost(fact);
     case core::FactKind::kMoved:
-      metrics_.releases[ops::ReleaseOutcome::kMoved].Increment();
+      metrics_.releases[ReleaseOutcome::kMoved].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
       return;
     case core::FactKind::kHolderDied:
@@ -128,14 +127,14 @@ void Recorder::OnFact(const core::Fact& fact) {
     case core::FactKind::kAdopted:
       return metrics_.adoptions.Increment();
     case core::FactKind::kHandedOff:
-      return metrics_.handoffs[LabelOf(fact.handoff)].Increment();
+      return metrics_.handoffs[fact.handoff].Increment();
     case core::FactKind::kAtRisk:
       return metrics_.at_risk.Increment();
     case core::FactKind::kRenewed:
       metrics_.renewal_batch_leases.Observe(fact.count);
-      return metrics_.renewals[ops::RenewalOutcome::kRenewed].Increment(fact.count);
+      return metrics_.renewals[RenewalOutcome::kRenewed].Increment(fact.count);
     case core::FactKind::kRenewFailed:
-      return metrics_.renewals[ops::RenewalOutcome::kUnanswered].Increment(fact.count);
+      return metrics_.renewals[RenewalOutcome::kUnanswered].Increment(fact.count);
     case core::FactKind::kSessionLapsed:
       if (const auto held_back = lapsed_lines_.Pass()) ops::Info("session lapsed", {{"held_back", *held_back}});
       return;
@@ -167,28 +166,26 @@ void Recorder::OnStoreState(int shard, bool up, const std::string& cause) {
 void Recorder::OnLoopLag(core::Duration lag) { metrics_.loop_lag_seconds.Observe(Seconds(lag)); }
 
 void Recorder::OnStoreReply(core::Verb verb, core::Duration took, bool) {
-  metrics_.store_commands[LabelOf(verb)].Increment();
-  metrics_.store_latency_seconds[LabelOf(verb)].Observe(Seconds(took));
-}
-
-void Recorder::OnQuestionAnswered(shard::Question question, core::Duration took) {
-  const auto verb = question == shard::Question::kInspect ? ops::StoreVerb::kInspect : ops::StoreVerb::kList;
   metrics_.store_commands[verb].Increment();
   metrics_.store_latency_seconds[verb].Observe(Seconds(took));
 }
 
+void Recorder::OnQuestionAnswered(shard::Question question, core::Duration took) {
+  metrics_.store_commands[question].Increment();
+  metrics_.store_latency_seconds[question].Observe(Seconds(took));
+}
+
 void Recorder::OnStoreFailure(core::Verb, std::optional<core::FailureKind> why) {
-  const auto error = why ? LabelOf(*why) : ops::StoreError::kUnknown;
-  metrics_.store_errors[error].Increment();
+  metrics_.store_errors[why].Increment();
 }
 
 void Recorder::OnMailboxFull() { metrics_.mailbox_rejected.Increment(); }
 
-void Recorder::OnStreamClosed(rpc::StreamClose why) { metrics_.streams_closed[LabelOf(why)].Increment(); }
+void Recorder::OnStreamClosed(rpc::StreamClose why) { metrics_.streams_closed[why].Increment(); }
 
-void Recorder::OnRefusedHere(core::RefusalReason reason) { metrics_.refusals[LabelOf(reason)].Increment(); }
+void Recorder::OnRefusedHere(core::RefusalReason reason) { metrics_.refusals[reason].Increment(); }
 
-void Recorder::OnReleasedNothing() { metrics_.releases[ops::ReleaseOutcome::kAlreadyGone].Increment(); }
+void Recorder::OnReleasedNothing() { metrics_.releases[ReleaseOutcome::kAlreadyGone].Increment(); }
 
 void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
   const auto [ns, key] = forced.name.Decode();
@@ -203,7 +200,7 @@ void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
 
 void Recorder::OnRefused(door::RefuseCause why, const std::string& who) {
-  metrics_.connections_refused[LabelOf(why)].Increment();
+  metrics_.connections_refused[why].Increment();
   // Probes of the network connect and say nothing.
   if (why == door::RefuseCause::kPreface) return ops::Debug("connection speaks no gRPC", {{"peer", who}});
   const auto held_back = refused_lines_.Pass();
@@ -212,7 +209,7 @@ void Recorder::OnRefused(door::RefuseCause why, const std::string& who) {
 }
 
 void Recorder::OnCut(door::CutCause why, const std::string& who) {
-  metrics_.connections_cut[LabelOf(why)].Increment();
+  metrics_.connections_cut[why].Increment();
   const auto held_back = cut_lines_.Pass();
   if (!held_back) return;
   ops::Warn("connection cut", {{"peer", who}, {"cause", CauseOf(why)}, {"held_back", *held_back}});
@@ -298,16 +295,14 @@ void Recorder::OnWait(core::Duration took, bool confirmed) {
   if (!confirmed) metrics_.store_wait_short.Increment();
 }
 
-void Recorder::OnRedirect(store::ClusterEvents::Redirect redirect) {
-  metrics_.store_redirects[static_cast<ops::StoreRedirect>(redirect)].Increment();
-}
+void Recorder::OnRedirect(store::ClusterEvents::Redirect redirect) { metrics_.store_redirects[redirect].Increment(); }
 
 void Recorder::OnQuorumRounds(store::QuorumRound kind, uint64_t count) {
-  metrics_.quorum_rounds[static_cast<ops::QuorumRound>(kind)].Increment(static_cast<double>(count));
+  metrics_.quorum_rounds[kind].Increment(static_cast<double>(count));
 }
 
 void Recorder::OnSlotMapRefresh(store::ClusterEvents::Refresh refresh) {
-  metrics_.slot_map_refreshes[static_cast<ops::SlotMapRefresh>(refresh)].Increment();
+  metrics_.slot_map_refreshes[refresh].Increment();
   if (refresh == store::ClusterEvents::Refresh::kAdopted) metrics_.slot_map_time_seconds.SetToCurrentTime();
 }
 

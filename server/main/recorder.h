@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "door/visitor.h"
+#include "main/metrics.h"
 #include "ops/log.h"
-#include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
 #include "store/cluster_events.h"
@@ -29,7 +29,7 @@ namespace distlock {
 
 class Recorder final : public shard::Observer, public rpc::CallObserver, public door::Observer {
  public:
-  Recorder(ops::Metrics& metrics, int shards) : metrics_(metrics), up_(shards, false) {}
+  Recorder(Metrics& metrics, int shards) : metrics_(metrics), up_(shards, false) {}
 
   void OnQuestionAnswered(shard::Question question, core::Duration took) override;
   void OnFact(const core::Fact& fact) override;
@@ -79,7 +79,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   void LogHoldOff(const store::NodeStatus& node);
   static void LogHeldBack(std::optional<uint64_t> lost, std::optional<uint64_t> lapsed);
 
-  ops::Metrics& metrics_;
+  Metrics& metrics_;
   // An outage of the store ends every lease at once; ten lines a second are enough to show it.
   ops::LogLimit lost_lines_{absl::Milliseconds(100)};
   ops::LogLimit lapsed_lines_{absl::Milliseconds(100)};

@@ -40,8 +40,7 @@ v1::ReloadedUnit Reloader::Load(Watched& watched) {
   done.set_unit(watched.unit.name);
   done.set_outcome(loaded.ok() ? v1::RELOAD_OUTCOME_RELOADED : v1::RELOAD_OUTCOME_REFUSED);
   done.set_problem(problem);
-  metrics_.reloads[loaded.ok() ? ops::ReloadOutcome::kReloaded : ops::ReloadOutcome::kRefused][watched.unit.part]
-      .Increment();
+  metrics_.reloads[loaded.ok() ? ReloadOutcome::kReloaded : ReloadOutcome::kRefused][watched.unit.part].Increment();
   if (loaded.ok()) {
     ops::Info("reloaded", {{"unit", watched.unit.name}});
   } else {

@@ -20,13 +20,13 @@
 #include "absl/status/status.h"
 #include "core/types.h"
 #include "distlock/v1/admin_service.pb.h"
+#include "main/metrics.h"
 #include "main/wakeups.h"
-#include "ops/metrics.h"
 
 namespace distlock {
 
 struct ReloadUnit {
-  ops::ReloadPart part;
+  ReloadPart part;
   std::string name;                    // as ReloadedUnit.unit
   std::vector<std::string> files;      // that are looked at
   std::function<absl::Status()> load;  // reads the files and uses them, or says why not and changes nothing
@@ -36,7 +36,7 @@ class Reloader {
  public:
   using Answer = std::function<void(const v1::ReloadResponse&)>;
 
-  Reloader(ops::Metrics& metrics, Wakeups& wakeups) : metrics_(metrics), wakeups_(wakeups) {}
+  Reloader(Metrics& metrics, Wakeups& wakeups) : metrics_(metrics), wakeups_(wakeups) {}
 
   void Add(ReloadUnit unit);
   // Called when a reload has changed something.
@@ -63,7 +63,7 @@ class Reloader {
   v1::ReloadResponse LoadAll();
   void Look();
 
-  ops::Metrics& metrics_;
+  Metrics& metrics_;
   Wakeups& wakeups_;
   std::function<void()> changed_;
   std::vector<Watched> units_;

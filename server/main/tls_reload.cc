@@ -24,11 +24,10 @@ void WarnOfKey(const std::string& path) {
   ops::Warn("option", {{"warning", absl::StrCat("--tls-key: '", path, "' is open to everybody; chmod 0640 it")}});
 }
 
-void Show(const TlsFiles& files, bool has_client_ca, ops::Metrics& metrics) {
-  metrics.tls_not_after[ops::TlsCertificate::kServer].Set(
-      static_cast<double>(absl::ToUnixSeconds(files.cert_not_after)));
+void Show(const TlsFiles& files, bool has_client_ca, Metrics& metrics) {
+  metrics.tls_not_after[TlsCertificate::kServer].Set(static_cast<double>(absl::ToUnixSeconds(files.cert_not_after)));
   if (has_client_ca) {
-    metrics.tls_not_after[ops::TlsCertificate::kClientCa].Set(
+    metrics.tls_not_after[TlsCertificate::kClientCa].Set(
         static_cast<double>(absl::ToUnixSeconds(files.client_ca_not_after)));
   }
   ops::Info("TLS files read",
@@ -37,20 +36,19 @@ void Show(const TlsFiles& files, bool has_client_ca, ops::Metrics& metrics) {
 
 }  // namespace
 
-void AddTlsUnit(const ops::Options& options, rpc::TlsShelf& shelf, ops::Metrics& metrics, Reloader& reloader) {
+void AddTlsUnit(const ops::Options& options, rpc::TlsShelf& shelf, Metrics& metrics, Reloader& reloader) {
   if (options.tls_cert.empty()) return;
   const TlsPaths paths{options.tls_cert, options.tls_key, options.tls_client_ca};
   std::vector<std::string> files = {paths.cert, paths.key};
   if (!paths.client_ca.empty()) files.push_back(paths.client_ca);
-  reloader.Add(
-      {.part = ops::ReloadPart::kTls, .name = "tls", .files = std::move(files), .load = [paths, &shelf, &metrics] {
-         auto loaded = LoadTls(paths, absl::Now());
-         if (!loaded.ok()) return loaded.status();
-         WarnOfKey(paths.key);
-         Show(*loaded, !paths.client_ca.empty(), metrics);
-         shelf.Put(std::move(loaded->material));
-         return absl::OkStatus();
-       }});
+  reloader.Add({.part = ReloadPart::kTls, .name = "tls", .files = std::move(files), .load = [paths, &shelf, &metrics] {
+                  auto loaded = LoadTls(paths, absl::Now());
+                  if (!loaded.ok()) return loaded.status();
+                  WarnOfKey(paths.key);
+                  Show(*loaded, !paths.client_ca.empty(), metrics);
+                  shelf.Put(std::move(loaded->material));
+                  return absl::OkStatus();
+                }});
 }
 
 }  // namespace distlock

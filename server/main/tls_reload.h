@@ -4,14 +4,14 @@
 // last.
 #pragma once
 
+#include "main/metrics.h"
 #include "main/reload.h"
-#include "ops/metrics.h"
 #include "ops/options.h"
 #include "rpc/tls.h"
 
 namespace distlock {
 
 // Does nothing without --tls-cert. All arguments outlive the reloader.
-void AddTlsUnit(const ops::Options& options, rpc::TlsShelf& shelf, ops::Metrics& metrics, Reloader& reloader);
+void AddTlsUnit(const ops::Options& options, rpc::TlsShelf& shelf, Metrics& metrics, Reloader& reloader);
 
 }  // namespace distlock

@@ -18,7 +18,7 @@ struct Case {
 class EachVerb : public testing::TestWithParam<Case> {};
 
 TEST_P(EachVerb, IsCountedAndTimedUnderItsOwnLabel) {
-  ops::Metrics metrics("test");
+  Metrics metrics("test");
   Recorder recorder(metrics, 1);
   recorder.OnStoreReply(GetParam().verb, std::chrono::milliseconds(3), true);
 
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Recorder, EachVerb,
 
 TEST(RecorderTest, WhatNodesOfAClusterAnswerIsCountedByKind) {
   using Events = store::ClusterEvents;
-  ops::Metrics metrics("test");
+  Metrics metrics("test");
   Recorder recorder(metrics, 1);
   EXPECT_NE(metrics.Text().find("distlock_store_slot_map_time_seconds 0\n"), std::string::npos);
   recorder.OnRedirect(Events::Redirect::kTryAgain);
@@ -56,7 +56,7 @@ TEST(RecorderTest, WhatNodesOfAClusterAnswerIsCountedByKind) {
 }
 
 TEST(RecorderTest, RoundsOfAQuorumAreCountedAndItsServersThatCount) {
-  ops::Metrics metrics("test");
+  Metrics metrics("test");
   Recorder recorder(metrics, 1);
   recorder.OnQuorumRounds(store::QuorumRound::kYield, 2);
   using State = store::NodeStatus::State;
@@ -75,7 +75,7 @@ TEST(RecorderTest, RoundsOfAQuorumAreCountedAndItsServersThatCount) {
 }
 
 TEST(RecorderTest, TheLargestSkewOfAServersClockIsShownWhicheverWayItIsOff) {
-  ops::Metrics metrics("test");
+  Metrics metrics("test");
   Recorder recorder(metrics, 1);
   using std::chrono::milliseconds;
   recorder.OnNodeStatus({.number = 0, .clock_skew = milliseconds(20)});

@@ -350,7 +350,7 @@ def same_names(what, documented, actual):
 
 
 def metric_table(tree):
-    sources = list(tree.code("server/ops/metrics*.cc"))
+    sources = list(tree.code("server/main/metrics*.cc"))
     if not sources or not tree.has(MANUAL):
         return
     rows = table(tree, "metrics")

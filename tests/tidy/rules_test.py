@@ -19,7 +19,7 @@ CLEAN = {
     "server/ops/README.md": README,
     "lua/README.md": "x\n", "lua/single/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
     "server/core/README.md": "x\n", "server/core/lock.h": HEADER + '#include <vector>\n#include "absl/types/span.h"\n',
-    "server/ops/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
+    "server/main/README.md": "x\n", "server/main/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
 }
 
 

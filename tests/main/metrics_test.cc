@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lints the metric table and checks that the text says what was counted.
-#include "ops/metrics.h"
+#include "main/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 #include <string>
 
-namespace distlock::ops {
+namespace distlock {
 namespace {
 
 using prometheus::MetricType;
@@ -61,18 +62,18 @@ TEST(MetricTable, NamespacesThatAreNamedHaveSeriesOfTheirOwn) {
 TEST(Metrics, AnEnumIndexesItsOwnSeries) {
   Metrics metrics("1.2.3", {}, {.version = "1.51.1", .hardened = true});
   metrics.grants.Increment();
-  metrics.refusals[RefusalReason::kCancelled].Increment(2);
-  metrics.lost[LostReason::kDrained].Increment(3);
+  metrics.refusals[core::RefusalReason::kCancelled].Increment(2);
+  metrics.lost[core::LostReason::kDrained].Increment(3);
   metrics.releases[ReleaseOutcome::kGivenBack].Increment(4);
   metrics.renewals[RenewalOutcome::kUnanswered].Increment(5);
-  metrics.handoffs[HandoffPath::kTend].Increment(6);
-  metrics.store_commands[StoreVerb::kList].Increment(7);
-  metrics.store_errors[StoreError::kUnknown].Increment(8);
-  metrics.streams_closed[StreamEnd::kProtocol].Increment(9);
-  metrics.store_redirects[StoreRedirect::kClusterDown].Increment(10);
-  metrics.slot_map_refreshes[SlotMapRefresh::kFailed].Increment(11);
-  metrics.quorum_rounds[QuorumRound::kJoin].Increment(13);
-  metrics.store_latency_seconds[StoreVerb::kRenew].Observe(0.003);
+  metrics.handoffs[core::HandoffPath::kTend].Increment(6);
+  metrics.store_commands[shard::Question::kList].Increment(7);
+  metrics.store_errors[std::nullopt].Increment(8);
+  metrics.streams_closed[rpc::StreamClose::kProtocol].Increment(9);
+  metrics.store_redirects[store::ClusterEvents::Redirect::kClusterDown].Increment(10);
+  metrics.slot_map_refreshes[store::ClusterEvents::Refresh::kFailed].Increment(11);
+  metrics.quorum_rounds[store::QuorumRound::kJoin].Increment(13);
+  metrics.store_latency_seconds[core::Verb::kRenew].Observe(0.003);
   metrics.waiters.Set(11);
 
   const std::string text = metrics.Text();
@@ -98,4 +99,4 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
 }
 
 }  // namespace
-}  // namespace distlock::ops
+}  // namespace distlock

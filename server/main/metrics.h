@@ -2,47 +2,36 @@
 //
 // Every metric of distlockd. The constructor in metrics.cc is the table: name, help, label, buckets. All series exist
 // from the start and are looked up once, so counting is one atomic add; a histogram takes a short lock of its own. Any
-// thread may count. Labels are the enums below and
-// namespaces that the operator names, never a value that a caller chose. Owned by main; outlives everything
-// that counts.
-//   metrics.refusals[RefusalReason::kLockHeld].Increment();
+// thread may count. Labels are the enums of those who count, and namespaces that the operator names, never a value that
+// a caller chose. Outlives everything that counts.
+//   metrics.refusals[core::RefusalReason::kLockHeld].Increment();
 #pragma once
 
 #include <cassert>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "access/policy.h"
+#include "core/facts.h"
+#include "core/store_messages.h"
+#include "door/visitor.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "rpc/server.h"
+#include "shard/shard_set.h"
+#include "store/cluster_events.h"
+#include "store/quorum_events.h"
 
-namespace distlock::ops {
-
-// In the order of core's enums of the same names, so that a value of theirs casts to its series.
-enum class RefusalReason {
-  kLockHeld,
-  kWaitTimeout,
-  kLeaseLost,
-  kNotHolder,
-  kLimitMismatch,
-  kForeignKey,
-  kInvalidArgument,
-  kNotSupported,
-  kQuotaExceeded,
-  kStoreFull,
-  kStoreUnavailable,
-  kQuorumNotReached,
-  kDraining,
-  kUnauthenticated,
-  kPermissionDenied,
-  kCancelled,
-  kStoreHoldOff
-};
-enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
+namespace distlock {
 
 // kReleased, kAlreadyGone: the caller released. kDisconnected: the caller's stream ended. kGivenBack: the grant came
 // too late, and the broker released it. kMoved: another session has adopted it.
@@ -52,93 +41,26 @@ enum class ReleaseOutcome { kReleased, kAlreadyGone, kDisconnected, kGivenBack, 
 // outcome is unknown.
 enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
 
-// How a grant to a waiter reached this broker: in the reply to its own release, by a notice, or found by tending the
-// queue.
-enum class HandoffPath { kReply, kNotice, kTend };
-
-// kInspect, kList: what GetLock and one page of ListLocks ask.
-enum class StoreVerb {
-  kAcquire,
-  kAcquireAll,
-  kRenew,
-  kRelease,
-  kWithdraw,
-  kTend,
-  kWatch,
-  kDowngrade,
-  kForce,
-  kAdopt,
-  kInspect,
-  kList
-};
-
-// kUnsent .. kForeignKey as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
-enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kUnknown };
-
-// What a node of a Cluster answers instead of running a command, as store::ClusterEvents::Redirect.
-enum class StoreRedirect { kMoved, kAsk, kTryAgain, kClusterDown };
-
-// What became of a question for a Cluster's slots, as store::ClusterEvents::Refresh.
-enum class SlotMapRefresh { kAdopted, kDoubted, kFailed };
-
-// What is asked of all servers of a quorum at once, as store::QuorumRound.
-enum class QuorumRound { kVote, kConfirm, kYield, kJoin };
-
-// kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
-// kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
-// kDenied: the caller may not open it. kRevoked: the policy withdrew what it needs.
-enum class StreamEnd {
-  kClient,
-  kBroken,
-  kLapsed,
-  kOverflow,
-  kDrained,
-  kQuota,
-  kFinished,
-  kProtocol,
-  kDenied,
-  kRevoked
-};
-
-// kWouldDeny: by --policy, if --allow-all were not given.
-enum class AccessDecision { kAllowed, kDenied, kWouldDeny };
-// The verbs of access::Verb, in their order, and kProof: a proof of identity was wrong.
-enum class AccessVerb {
-  kExclusive,
-  kShared,
-  kPermit,
-  kLook,
-  kWatch,
-  kList,
-  kForceRelease,
-  kMinHold,
-  kStatus,
-  kSessions,
-  kDrain,
-  kReload,
-  kAccess,
-  kProof
-};
-
 enum class ReloadPart { kPolicy, kTokens, kJwtKeys, kTls };
 enum class ReloadOutcome { kReloaded, kRefused };
 
-// In the order of the door's enums of the same names.
-enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
-enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kFrames, kNoPause, kRevoked };
-
 enum class TlsCertificate { kServer, kClientCa };
 
-// One metric per value of an enum.
-template <typename Enum, typename Metric>
+// One metric per value of an enum. With a second enum, one per value of that behind them: what is counted is of one of
+// two kinds.
+template <typename Enum, typename Metric, typename Other = std::monostate>
 class ByLabel {
  public:
-  explicit ByLabel(std::vector<Metric*> series) : series_(std::move(series)) {}
-  Metric& operator[](Enum value) const {
-    const auto index = static_cast<size_t>(value);
-    assert(index < series_.size());
-    return *series_[index];
+  explicit ByLabel(std::vector<Metric*> series, size_t others_at = 0)
+      : series_(std::move(series)), others_at_(others_at) {}
+  Metric& operator[](Enum value) const { return At(static_cast<size_t>(value)); }
+  Metric& operator[](Other value) const
+    requires(std::is_enum_v<Other>)
+  {
+    return At(others_at_ + static_cast<size_t>(value));
   }
+  // Nothing: the last series is of what has no value.
+  Metric& operator[](std::optional<Enum> value) const { return value ? (*this)[*value] : *series_.back(); }
   double Sum() const {
     double sum = 0;
     for (const Metric* metric : series_) sum += metric->Value();
@@ -146,7 +68,13 @@ class ByLabel {
   }
 
  private:
+  Metric& At(size_t index) const {
+    assert(index < series_.size());
+    return *series_[index];
+  }
+
   const std::vector<Metric*> series_;
+  const size_t others_at_;
 };
 
 // One metric per value of two enums.
@@ -191,13 +119,13 @@ class Metrics {
 
   // Locks
   Counter& grants;
-  const ByLabel<RefusalReason, Counter> refusals;
+  const ByLabel<core::RefusalReason, Counter> refusals;
   const ByLabel<ReleaseOutcome, Counter> releases;
-  const ByLabel<LostReason, Counter> lost;
+  const ByLabel<core::LostReason, Counter> lost;
   Counter& adoptions;
   Counter& at_risk;
   const ByLabel<RenewalOutcome, Counter> renewals;
-  const ByLabel<HandoffPath, Counter> handoffs;
+  const ByLabel<core::HandoffPath, Counter> handoffs;
   Histogram& wait_seconds;    // of grants: from the request to the grant
   Histogram& hold_seconds;    // of leases: from the grant to the end, however it ended
   Histogram& queue_position;  // of acquires that had to queue: how many were ahead
@@ -214,17 +142,17 @@ class Metrics {
 
   // Streams
   Gauge& sessions;
-  const ByLabel<StreamEnd, Counter> streams_closed;
+  const ByLabel<rpc::StreamClose, Counter> streams_closed;
 
   // Connections
   Gauge& connections;
   Gauge& connections_limit;
-  const ByLabel<RefuseCause, Counter> connections_refused;
-  const ByLabel<CutCause, Counter> connections_cut;
+  const ByLabel<door::RefuseCause, Counter> connections_refused;
+  const ByLabel<door::CutCause, Counter> connections_cut;
   Counter& proofs_of_death;
   const ByLabel<TlsCertificate, Gauge> tls_not_after;
   // Access
-  const ByLabels<AccessDecision, AccessVerb, Counter> access;
+  const ByLabels<rpc::AccessOutcome, access::Verb, Counter> access;  // nothing: a proof of identity was wrong
   const ByLabels<ReloadOutcome, ReloadPart, Counter> reloads;
 
   // Store
@@ -236,16 +164,16 @@ class Metrics {
   Histogram& store_wait_seconds;  // until replicas confirmed, or were given up
   Counter& store_wait_short;
   std::vector<Gauge*> store_nodes;  // down, up, held off
-  const ByLabel<StoreRedirect, Counter> store_redirects;
-  const ByLabel<SlotMapRefresh, Counter> slot_map_refreshes;
+  const ByLabel<store::ClusterEvents::Redirect, Counter> store_redirects;
+  const ByLabel<store::ClusterEvents::Refresh, Counter> slot_map_refreshes;
   Gauge& slot_map_time_seconds;  // Unix time
   Gauge& store_clock_skew_seconds;
   Gauge& store_clock_slew_ppm;
-  const ByLabel<QuorumRound, Counter> quorum_rounds;
+  const ByLabel<store::QuorumRound, Counter> quorum_rounds;
   Gauge& quorum_nodes_counted;
-  const ByLabel<StoreVerb, Counter> store_commands;
-  const ByLabel<StoreError, Counter> store_errors;
-  const ByLabel<StoreVerb, Histogram> store_latency_seconds;
+  const ByLabel<core::Verb, Counter, shard::Question> store_commands;
+  const ByLabel<core::FailureKind, Counter> store_errors;  // nothing: it may have run
+  const ByLabel<core::Verb, Histogram, shard::Question> store_latency_seconds;
   Histogram& renewal_batch_leases;
   Counter& store_reconnects;
   Counter& clock_steps;
@@ -261,4 +189,4 @@ class Metrics {
   Gauge& build_info_;
 };
 
-}  // namespace distlock::ops
+}  // namespace distlock

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/metrics.h"
+#include "main/metrics.h"
 
+#include <iterator>
 #include <span>
 
 #include "prometheus/text_serializer.h"
 
-namespace distlock::ops {
+namespace distlock {
 namespace {
 
 using Labels = std::span<const std::string_view>;
@@ -45,22 +46,26 @@ template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
   return names.size() == static_cast<size_t>(last) + 1;
 }
-static_assert(EndsWith(kRefusalReasons, RefusalReason::kStoreHoldOff));
-static_assert(EndsWith(kLostReasons, LostReason::kDrained));
+static_assert(EndsWith(kRefusalReasons, core::RefusalReason::kStoreHoldOff));
+static_assert(EndsWith(kLostReasons, core::LostReason::kDrained));
 static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kMoved));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
-static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
-static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
-static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
-static_assert(EndsWith(kRefuseCauses, RefuseCause::kPenalty));
-static_assert(EndsWith(kCutCauses, CutCause::kRevoked));
+static_assert(EndsWith(kHandoffPaths, core::HandoffPath::kTend));
+// Behind the verbs of commands, those of questions.
+constexpr size_t kQuestionsAt = static_cast<size_t>(core::Verb::kAdopt) + 1;
+static_assert(std::size(kStoreVerbs) == kQuestionsAt + static_cast<size_t>(shard::Question::kList) + 1);
+// Behind the kinds, what may have run.
+static_assert(EndsWith(kStoreErrors, static_cast<size_t>(core::FailureKind::kForeignKey) + 1));
+static_assert(EndsWith(kRefuseCauses, door::RefuseCause::kPenalty));
+static_assert(EndsWith(kCutCauses, door::CutCause::kRevoked));
 static_assert(EndsWith(kTlsCertificates, TlsCertificate::kClientCa));
-static_assert(EndsWith(kStoreRedirects, StoreRedirect::kClusterDown));
-static_assert(EndsWith(kSlotMapRefreshes, SlotMapRefresh::kFailed));
-static_assert(EndsWith(kQuorumRounds, QuorumRound::kJoin));
-static_assert(EndsWith(kStreamEnds, StreamEnd::kRevoked));
-static_assert(EndsWith(kAccessDecisions, AccessDecision::kWouldDeny));
-static_assert(EndsWith(kAccessVerbs, AccessVerb::kProof));
+static_assert(EndsWith(kStoreRedirects, store::ClusterEvents::Redirect::kClusterDown));
+static_assert(EndsWith(kSlotMapRefreshes, store::ClusterEvents::Refresh::kFailed));
+static_assert(EndsWith(kQuorumRounds, store::QuorumRound::kJoin));
+static_assert(EndsWith(kStreamEnds, rpc::StreamClose::kRevoked));
+static_assert(EndsWith(kAccessDecisions, rpc::AccessOutcome::kWouldDeny));
+// Behind the verbs, the proofs of identity.
+static_assert(EndsWith(kAccessVerbs, access::kVerbs));
 static_assert(EndsWith(kReloadParts, ReloadPart::kTls));
 static_assert(EndsWith(kReloadOutcomes, ReloadOutcome::kRefused));
 
@@ -193,7 +198,7 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
           Family(prometheus::BuildGauge(), registry_, "distlock_tls_not_after_seconds",
                  "When the certificate in use expires, in Unix time; of several authorities the first; 0: none."),
           "certificate", kTlsCertificates)),
-      access(CountByTwo<AccessDecision, AccessVerb>(
+      access(CountByTwo<rpc::AccessOutcome, access::Verb>(
           registry_, "distlock_access_total",
           "Questions about rights, by decision and verb; the verb proof: a proof of identity was wrong.", "decision",
           kAccessDecisions, "verb", kAccessVerbs)),
@@ -241,12 +246,14 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
       quorum_nodes_counted(Level(registry_, "distlock_quorum_nodes_counted",
                                  "Servers of a quorum whose votes count; 0: the store is no quorum.")),
       store_commands(CountBy(registry_, "distlock_store_commands_total", "Commands sent to the store, by verb.", "verb",
-                             kStoreVerbs)),
+                             kStoreVerbs),
+                     kQuestionsAt),
       store_errors(CountBy(registry_, "distlock_store_errors_total", "Store commands without a usable reply, by kind.",
                            "kind", kStoreErrors)),
       store_latency_seconds(SpreadBy(registry_, "distlock_store_latency_seconds",
                                      "From handing a command to the connection to its reply, by verb.", kLatencyBuckets,
-                                     "verb", kStoreVerbs)),
+                                     "verb", kStoreVerbs),
+                            kQuestionsAt),
       renewal_batch_leases(
           Spread(registry_, "distlock_renewal_batch_leases", "Leases renewed by one command.", kBatchBuckets)),
       store_reconnects(Count(registry_, "distlock_store_reconnects_total", "Store connections made anew.")),
@@ -270,4 +277,4 @@ std::string Metrics::Text() const {
   return prometheus::TextSerializer().prometheus::Serializer::Serialize(registry_->Collect());
 }
 
-}  // namespace distlock::ops
+}  // namespace distlock
