@@ -57,6 +57,7 @@ class Adoptions final : public PartOf<AdoptCall> {
   }
 
   bool IsIdle() const override { return calls_.empty(); }
+  size_t Check() const override { return calls_.Check(); }
 
  private:
   void LeaveOpen(const AdoptCall& call);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <variant>
 
+#include "core/check.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -95,6 +96,15 @@ void Broker::RenewAll() {
     for (auto& [request, lease] : session->leases) leases_.RenewSoon(*lease);
   }
   bundles_.RenewKept();
+}
+
+void Broker::Check() const {
+  size_t deadlines = stream_ends_.Check() + leases_.Check() + bundles_.Check() + drain_.Check();
+  for (const Part* const part : parts_) deadlines += part->Check();
+  past_grants_.Check();
+  core_.timers.Check();
+  // No record that is gone has left its deadline behind.
+  DISTLOCK_CHECK(deadlines == core_.timers.size());
 }
 
 BrokerStats Broker::Stats() const {

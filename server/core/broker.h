@@ -54,6 +54,9 @@ class Broker {
   // When Step is wanted next at the latest; kNever: no need.
   Instant NextDeadline() const { return core_.timers.Earliest(); }
 
+  // Crashes if an invariant of any part is broken. Looks at every record: for tests, after each Step.
+  void Check() const;
+
   BrokerStats Stats() const;
   // Looks at every lease and queue. `namespaces`: escaped; those that are told of apart.
   BrokerLoad Load(const std::vector<std::string>& namespaces) const;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "core/grants.h"
 #include "core/leases.h"
 #include "core/limits.h"
@@ -309,6 +310,28 @@ void Bundles::RenewKept() {
       if (part.taken) to_.leases.RenewSoon(*to_.leases.Find(part.spec.owner));
     }
   }
+}
+
+size_t Bundles::Check() const {
+  size_t deadlines = 0;
+  for (const auto& [serial, bundle] : bundles_) {
+    DISTLOCK_CHECK(bundle->serial == serial && !bundle->callers.empty() && bundle->next < bundle->parts.size());
+    for (size_t i = 0; i < bundle->parts.size(); ++i) {
+      const Bundle::Item& part = bundle->parts[i];
+      DISTLOCK_CHECK(part.taken == (i < bundle->next));
+      if (part.taken) DISTLOCK_CHECK(to_.leases.Find(part.spec.owner)->bundle == bundle.get());
+    }
+    // One command for all is under way, or the next part is waited for.
+    const Waiter* const waiter = to_.waiters.Find(bundle->parts[bundle->next].spec.owner);
+    const bool waits = waiter != nullptr && waiter->bundle == bundle.get();
+    DISTLOCK_CHECK(waits == (bundle->op == 0));
+    DISTLOCK_CHECK(waits || (core_.IsInFlight(bundle->op, this) && bundle->at != kNever));
+    for (const Caller& caller : bundle->callers) {
+      if (bundle->detached) DISTLOCK_CHECK(calls_.at(caller.listener.session) == bundle.get());
+    }
+    deadlines += bundle->at != kNever;
+  }
+  return deadlines;
 }
 
 bool Bundles::HasOwner(const OwnerId& owner) const {

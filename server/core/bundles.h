@@ -62,6 +62,7 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
 
   // Whether a bundle here takes, or has taken, a lock for `owner`.
   bool HasOwner(const OwnerId& owner) const;
+  size_t Check() const override;
 
  private:
   std::string WhyNot(const AcquireAll& in, const Session* session) const;

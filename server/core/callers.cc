@@ -225,6 +225,47 @@ bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& ho
       });
 }
 
+size_t Waiters::Check() const {
+  size_t deadlines = 0;
+  size_t unplaced = 0;
+  for (const auto& [owner, waiter] : waiters_) {
+    DISTLOCK_CHECK(waiter->spec.owner == owner && !to_.leases.Contains(owner));
+    DISTLOCK_CHECK(waiter->op == 0 || core_.FindOp(waiter->op)->waiter == waiter->serial);
+    CheckCallers(*waiter);
+    if (waiter->queued) {
+      const LocalQueue* const queue = to_.queues.Find(waiter->spec.name);
+      DISTLOCK_CHECK(queue != nullptr && waiter->exists && waiter->answered);
+    } else {
+      DISTLOCK_CHECK(unplaced_.at(waiter->serial) == waiter.get());
+      // It is asked for again: by its own deadline, when the store is up, or when its owner is released.
+      DISTLOCK_CHECK(waiter->retry_at != kNever || !core_.store_up || to_.releases.Contains(owner));
+    }
+    unplaced += !waiter->queued;
+    deadlines += waiter->at != kNever;
+  }
+  DISTLOCK_CHECK(unplaced == unplaced_.size());
+  for (const auto& [session, waiter] : detached_) DISTLOCK_CHECK(Find(waiter->spec.owner) == waiter);
+  for (const auto& [owner, waiter] : tries_) DISTLOCK_CHECK(Find(owner) == waiter);
+  return deadlines;
+}
+
+// Each caller gets its answer: by the waiter, or by the bundle that it is a part of.
+void Waiters::CheckCallers(const Waiter& waiter) const {
+  if (const Bundle* const bundle = waiter.bundle; bundle != nullptr) {
+    DISTLOCK_CHECK(waiter.callers.empty() && bundle->parts[bundle->next].spec.owner == waiter.spec.owner);
+    return;
+  }
+  DISTLOCK_CHECK(!waiter.callers.empty());
+  for (const Caller& caller : waiter.callers) {
+    DISTLOCK_CHECK(waiter.at <= caller.deadline);
+    if (waiter.spec.detached) {
+      DISTLOCK_CHECK(detached_.at(caller.listener.session) == &waiter);
+    } else {
+      DISTLOCK_CHECK(to_.sessions.Find(caller.listener.session)->waiters.at(caller.listener.request) == &waiter);
+    }
+  }
+}
+
 void Waiters::Cancel(Waiter& waiter, RequestId request) {
   TurnAway(
       waiter, [&](const Caller& caller) { return caller.listener.request == request; },

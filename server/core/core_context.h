@@ -59,6 +59,11 @@ class CoreContext {
   const Op* FindOp(OpId id) const;
   // Removes an answered command; nullopt: it is not in flight.
   std::optional<Op> TakeOp(OpId id);
+  // Whether a record of `sender` is right about its command.
+  bool IsInFlight(OpId id, const Part* sender) const {
+    const Op* const op = FindOp(id);
+    return op != nullptr && op->sender == sender;
+  }
   size_t ops_in_flight() const { return ops_.size(); }
 
   // ---- time

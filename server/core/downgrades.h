@@ -37,6 +37,7 @@ class Downgrades final : public PartOf<DowngradeCall> {
   void Drop(SessionId session) { calls_.Drop(session); }
 
   bool IsIdle() const override { return calls_.empty(); }
+  size_t Check() const override { return calls_.Check(); }
 
  private:
   bool IsBeingReleased(const OwnerId& owner, uint64_t token) const;

@@ -48,6 +48,7 @@ class ForceCalls final : public PartOf<ForceCall> {
   void Drop(SessionId session) { calls_.Drop(session); }
 
   bool IsIdle() const override { return calls_.empty(); }
+  size_t Check() const override { return calls_.Check(); }
 
  private:
   bool MustWait(const OwnerId& owner) const;

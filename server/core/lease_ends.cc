@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.h"
 #include "core/leases.h"
 
 namespace distlock::core {
@@ -134,6 +135,39 @@ void Leases::Forget(Lease& lease) {
 bool Leases::AllAreResumed() const {
   return std::all_of(leases_.begin(), leases_.end(),
                      [](const auto& entry) { return entry.second->resume && !entry.second->ending; });
+}
+
+size_t Leases::Check() const {
+  size_t at_risk = 0;
+  size_t ending = 0;
+  for (const auto& [owner, lease] : leases_) {
+    DISTLOCK_CHECK(lease->owner == owner && lease->token != 0);
+    // It is looked at before D, and no promise goes further.
+    DISTLOCK_CHECK(lease->at <= lease->deadline && lease->promised_until <= lease->deadline);
+    DISTLOCK_CHECK(lease->ending == (lease->free_at != kNever));
+    if (lease->ending) {
+      DISTLOCK_CHECK(!lease->at_risk && lease->bundle == nullptr && lease->at <= lease->free_at);
+      DISTLOCK_CHECK(ending_of_.at({lease->session_of, lease->serial}) == lease.get());
+    } else {
+      DISTLOCK_CHECK(lease->at <= lease->hold_until);
+      DISTLOCK_CHECK(lease->renew_op == 0 || core_.IsInFlight(lease->renew_op, this));
+      CheckHolder(*lease);
+    }
+    if (lease->at_risk) DISTLOCK_CHECK(at_risk_.at(lease->serial) == lease.get());
+    at_risk += lease->at_risk;
+    ending += lease->ending;
+  }
+  DISTLOCK_CHECK(at_risk == at_risk_.size() && ending == ending_of_.size());
+  return leases_.size() + renewals_.Check();
+}
+
+// Somebody has it: each of the requests that took it, or a bundle.
+void Leases::CheckHolder(const Lease& lease) const {
+  if (lease.bundle != nullptr) return;  // see Bundles::Check
+  const Session* const session = sessions_.Find(lease.listener.session);
+  DISTLOCK_CHECK(session != nullptr && session->leases.at(lease.listener.request) == &lease);
+  if (lease.reentry == nullptr) return;
+  for (const RequestId other : lease.reentry->others) DISTLOCK_CHECK(session->leases.at(other) == &lease);
 }
 
 void Leases::Handle(const core::Release& in) {

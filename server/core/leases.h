@@ -89,6 +89,7 @@ class Leases final : public PartOf<Lease> {
   }
   // The clients of all leases that are left adopt them when their streams end. Looks at each of them.
   bool AllAreResumed() const;
+  size_t Check() const override;
 
  private:
   PendingRelease& StartRelease(const Lease& lease, Duration block);
@@ -97,6 +98,7 @@ class Leases final : public PartOf<Lease> {
   void Lose(Lease& lease, LostReason reason, std::string cause);
   void EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire);
   void Unlist(Lease& lease);
+  void CheckHolder(const Lease& lease) const;
 
   CoreContext& core_;
   Sessions& sessions_;

@@ -6,6 +6,8 @@
 // Thread: the shard's.
 #pragma once
 
+#include <cstddef>
+
 #include "core/op.h"
 #include "core/store_messages.h"
 #include "core/timers.h"
@@ -28,6 +30,8 @@ class Part {
   virtual void OnStoreUp() {}
   // Whether nothing of it keeps a broker that drains from ending.
   virtual bool IsIdle() const { return true; }
+  // Crashes if an invariant of its records is broken; between two Steps. Returns how many of them have a deadline.
+  virtual size_t Check() const = 0;
 
  protected:
   ~Part() = default;

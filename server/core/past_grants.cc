@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/past_grants.h"
 
+#include "core/check.h"
+
 namespace distlock::core {
 
 void PastGrants::Remember(const OwnerId& owner, Instant until, Instant promised_until) {
@@ -40,6 +42,13 @@ void PastGrants::DropOld() {
 bool PastGrants::IsPromised(const OwnerId& owner) const {
   const auto found = grants_.find(owner);
   return found != grants_.end() && found->second.promised_until > core_.now;
+}
+
+void PastGrants::Check() const {
+  DISTLOCK_CHECK(grants_.size() == by_end_.size());
+  for (const auto& [owner, grant] : grants_) {
+    DISTLOCK_CHECK(by_end_.contains({grant.until, owner}) && grant.promised_until <= grant.until);
+  }
 }
 
 }  // namespace distlock::core

@@ -28,6 +28,8 @@ class PastGrants {
   size_t size();
   // Whether a client may still believe in the last grant of `owner`.
   bool IsPromised(const OwnerId& owner) const;
+  // Crashes if its two orders differ.
+  void Check() const;
 
  private:
   struct Grant {

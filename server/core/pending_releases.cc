@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -257,6 +258,26 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
   core_.Tell(release.listener, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
                                         release.name, release.owner, release.token});
   release.listener = {};
+}
+
+// What may exist in the store is pursued until the store has confirmed that it does not, or has forgotten it.
+size_t PendingReleases::Check() const {
+  size_t sent = 0;
+  size_t deferred = 0;
+  for (const auto& [owner, release] : releases_) {
+    DISTLOCK_CHECK(release->owner == owner && release->at <= release->until);
+    DISTLOCK_CHECK(IsOpen(*release) || core_.now < release->withdraws_until);
+    DISTLOCK_CHECK(release->listener.session == 0 || release->at <= release->answer_until);
+    DISTLOCK_CHECK(release->op == 0 || core_.IsInFlight(release->op, this));
+    DISTLOCK_CHECK(release->deferred_as == 0 || deferred_.at(release->deferred_as) == release.get());
+    DISTLOCK_CHECK(release->op == 0 || release->deferred_as == 0);
+    sent += release->op != 0;
+    deferred += release->deferred_as != 0;
+  }
+  DISTLOCK_CHECK(sent == sent_ && sent_ <= kMaxReleasesSent && deferred == deferred_.size());
+  DISTLOCK_CHECK(deferred == 0 || sent_ == kMaxReleasesSent || !core_.store_up);
+  DISTLOCK_CHECK(gone_.empty());  // whoever waited for it was told
+  return releases_.size();
 }
 
 void PendingReleases::Finish(PendingRelease& release) {

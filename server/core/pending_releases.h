@@ -93,6 +93,7 @@ class PendingReleases final : public PartOf<PendingRelease> {
   bool IsKept(const OwnerId& owner) const;
   size_t size() const { return releases_.size(); }
   bool IsIdle() const override { return releases_.empty(); }
+  size_t Check() const override;
 
  private:
   void Send(PendingRelease& release);

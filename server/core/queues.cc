@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -124,6 +125,20 @@ void Queues::LookBy(const LockName& name, Instant at) {
 
 void Queues::TendAll() {
   for (auto& [name, queue] : queues_) Tend(*queue);
+}
+
+size_t Queues::Check() const {
+  size_t deadlines = 0;
+  for (const auto& [name, queue] : queues_) {
+    DISTLOCK_CHECK(queue->name == name && !queue->waiters.empty());
+    for (const auto& [place, waiter] : queue->waiters) {
+      DISTLOCK_CHECK(waiter->queued && waiter->spec.name == name && PlaceOf(*waiter) == place);
+    }
+    DISTLOCK_CHECK(queue->op == 0 || core_.IsInFlight(queue->op, this));
+    DISTLOCK_CHECK(queue->at != kNever || !core_.store_up);  // a lost notice costs time only
+    deadlines += queue->at != kNever;
+  }
+  return deadlines;
 }
 
 LocalQueue* Queues::Find(const LockName& name) const {

@@ -52,6 +52,7 @@ class Queues final : public PartOf<LocalQueue>, public LookScheduler {
   // Null: no waiter of this broker stands in the queue of that lock.
   LocalQueue* Find(const LockName& name) const;
   size_t size() const { return queues_.size(); }
+  size_t Check() const override;
   template <typename Look>
   void ForEach(Look look) const {
     for (const auto& [name, queue] : queues_) look(*queue);

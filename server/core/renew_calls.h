@@ -31,6 +31,7 @@ class RenewCalls final : public PartOf<RenewCall> {
   bool Drop(SessionId session);
 
   bool IsIdle() const override { return calls_.empty(); }
+  size_t Check() const override { return calls_.Check(); }
 
  private:
   void Send(RenewCall& call);

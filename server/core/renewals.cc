@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -77,6 +78,15 @@ void Renewals::SendOne() {
 void Renewals::OnAnswered(OpId id, std::string trouble) {
   trouble_ = std::move(trouble);
   std::erase_if(sent_, [id](const Sent& sent) { return sent.op == id; });
+}
+
+size_t Renewals::Check() const {
+  for (size_t i = 0; i < due_.size(); ++i) {
+    DISTLOCK_CHECK(due_[i] == nullptr || (due_[i]->renew_due && due_[i]->due_place == due_from_ + i));
+  }
+  DISTLOCK_CHECK(sent_.size() <= kMaxRenewalsSent);
+  DISTLOCK_CHECK(due_.empty() || (core_.store_up && pace_.next.at != kNever));
+  return pace_.Check();
 }
 
 std::string Renewals::Trouble() const {

@@ -41,6 +41,9 @@ class Renewals {
   void OnAnswered(OpId id, std::string trouble);
   void StopPacing() { core_.timers.Cancel(pace_.next); }
 
+  // See Part::Check.
+  size_t Check() const;
+
   // Why renewals fail at present, for those who lose a lease.
   std::string Trouble() const;
 
@@ -53,6 +56,7 @@ class Renewals {
   struct Pace final : Part {
     void OnDue(PartRecord&) override {}
     void OnReply(const Op&, OpId, StoreReply&) override { DISTLOCK_CHECK(false); }
+    size_t Check() const override { return next.at != kNever; }
     PartRecord next{*this};
   };
 

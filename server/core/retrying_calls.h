@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "core/check.h"
 #include "core/core_context.h"
 #include "core/part.h"
 
@@ -154,6 +155,17 @@ class RetryingCalls {
   }
 
   bool empty() const { return calls_.empty(); }
+
+  // See Part::Check.
+  size_t Check() const {
+    for (const auto& [caller, call] : calls_) {
+      const auto& request = call->request;
+      DISTLOCK_CHECK(caller == std::make_pair(request.session, request.request) && &call->part == &owner_);
+      // Each is answered in time, and no attempt that was left may end it.
+      DISTLOCK_CHECK(call->at <= call->until && (call->op == 0 || core_.IsInFlight(call->op, &owner_)));
+    }
+    return calls_.size();
+  }
 
  private:
   CoreContext& core_;

@@ -99,6 +99,26 @@ void Sessions::Forget(Session& session) {
   sessions_.erase(id);
 }
 
+size_t Sessions::Check() const {
+  size_t deadlines = 0;
+  for (const auto& [id, session] : sessions_) {
+    DISTLOCK_CHECK(session->id == id);
+    // Without a heartbeat it ends with its promise.
+    DISTLOCK_CHECK(session->kind != SessionKind::kSession || session->at == session->promised_until);
+    for (const auto& [request, lease] : session->leases) {
+      DISTLOCK_CHECK(!lease->ending && lease->bundle == nullptr && lease->listener.session == id);
+      DISTLOCK_CHECK(session->least_belief <= BelieveUntil(*lease));
+      // A request has one answer to come.
+      DISTLOCK_CHECK(!session->waiters.contains(request) && !session->bundles.contains(request));
+    }
+    for (const auto& [request, waiter] : session->waiters) {
+      DISTLOCK_CHECK(waiter->bundle == nullptr && !session->bundles.contains(request));
+    }
+    deadlines += session->at != kNever;
+  }
+  return deadlines;
+}
+
 Session* Sessions::Find(SessionId session) const {
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : found->second.get();

@@ -39,6 +39,8 @@ class Sessions {
 
   // Null: there is no such stream.
   Session* Find(SessionId session) const;
+  // See Part::Check.
+  size_t Check() const;
   const absl::btree_map<SessionId, std::unique_ptr<Session>>& all() const { return sessions_; }
 
  private:

@@ -33,6 +33,8 @@ void StreamEnds::OnTimer(Session& session) {
 // A stream sends no commands of its own.
 void StreamEnds::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
 
+size_t StreamEnds::Check() const { return of_.sessions.Check(); }
+
 void StreamEnds::Handle(const Goodbye& in) {
   Session* const session = of_.sessions.Find(in.session);
   if (session == nullptr) return;

@@ -45,6 +45,7 @@ class StreamEnds final : public PartOf<Session> {
   // No heartbeat has come in time; a Hold is promised again.
   void OnTimer(Session& session) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
+  size_t Check() const override;
 
   // Their clients did not give them up: see Waiters::Orphan.
   void OrphanWaiters(const Session& session, const Refused* refused);

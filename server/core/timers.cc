@@ -24,6 +24,14 @@ Timed* Timers::PopDue(Instant now) {
   return due;
 }
 
+void Timers::Check() const {
+  for (size_t place = 0; place < heap_.size(); ++place) {
+    const Entry& entry = heap_[place];
+    DISTLOCK_CHECK(entry.timed->place == place && entry.timed->at == entry.at && entry.timed->serial == entry.serial);
+    DISTLOCK_CHECK(entry.at != kNever && !(entry < heap_[place == 0 ? 0 : (place - 1) / 2]));
+  }
+}
+
 void Timers::Remove(const Timed& timed) {
   const size_t place = timed.place;
   DISTLOCK_CHECK(place < heap_.size() && heap_[place].timed == &timed);

@@ -35,6 +35,8 @@ class Timers {
 
   Instant Earliest() const { return heap_.empty() ? kNever : heap_.front().at; }
   size_t size() const { return heap_.size(); }
+  // Crashes if the heap is out of order.
+  void Check() const;
 
  private:
   struct Entry {

@@ -91,6 +91,7 @@ class Waiters final : public PartOf<Waiter> {
   bool Contains(const OwnerId& owner) const { return waiters_.contains(owner); }
   size_t size() const { return waiters_.size(); }
   bool IsIdle() const override { return waiters_.empty(); }
+  size_t Check() const override;
 
  private:
   bool Reenter(Session& session, const Acquire& in);
@@ -113,6 +114,7 @@ class Waiters final : public PartOf<Waiter> {
   bool TurnAway(Waiter& waiter, Over over, Why why);
   void TellRefused(const Waiter& waiter, const Caller& caller, Refused refused);
   bool RefuseOverdue(Waiter& waiter);
+  void CheckCallers(const Waiter& waiter) const;
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
                         uint32_t queue_length, Duration held_off);
 

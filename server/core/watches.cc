@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -127,6 +128,21 @@ void Watches::StopWatching(SessionId session) {
   if (!watch.listeners.empty()) return;
   core_.timers.Cancel(watch);
   watches_.erase(LockName(watch.name));
+}
+
+size_t Watches::Check() const {
+  size_t deadlines = 0;
+  size_t listeners = 0;
+  for (const auto& [name, watch] : watches_) {
+    DISTLOCK_CHECK(watch->name == name && !watch->listeners.empty());
+    for (const auto& [session, listening] : watch->listeners) DISTLOCK_CHECK(watching_.at(session) == watch.get());
+    DISTLOCK_CHECK(watch->op == 0 || core_.IsInFlight(watch->op, this));
+    DISTLOCK_CHECK(watch->at != kNever || !core_.store_up);  // it is looked at again
+    deadlines += watch->at != kNever;
+    listeners += watch->listeners.size();
+  }
+  DISTLOCK_CHECK(listeners == watching_.size());
+  return deadlines;
 }
 
 void Watches::EndAll() {

@@ -52,6 +52,7 @@ class Watches final : public PartOf<Watch> {
   void EndAll();
 
   size_t size() const { return watches_.size(); }
+  size_t Check() const override;
 
  private:
   void Look(Watch& watch);

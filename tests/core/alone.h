@@ -24,6 +24,7 @@ struct Looks final : LookScheduler {
 struct NoPart final : Part {
   void OnDue(PartRecord&) override {}
   void OnReply(const Op&, OpId, StoreReply&) override {}
+  size_t Check() const override { return 0; }
 };
 
 class Alone {

@@ -18,6 +18,7 @@ Table::Table(BrokerConfig config) : broker(config) {}
 void Table::Do(Input input) {
   std::vector<Effect> effects;
   broker.Step(now, std::move(input), effects);
+  broker.Check();
   for (Effect& effect : effects) {
     if (auto* command = std::get_if<StoreCommand>(&effect)) commands.push_back(std::move(*command));
     if (auto* note = std::get_if<Notify>(&effect)) notes.push_back(std::move(*note));

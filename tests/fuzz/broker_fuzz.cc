@@ -210,6 +210,7 @@ class World {
   void Step(Input input) {
     std::vector<Effect> effects;
     broker_.Step(now_, std::move(input), effects);
+    broker_.Check();
     DISTLOCK_CHECK(effects.size() <= kEffectsMax);
     for (Effect& effect : effects) {
       if (auto* command = std::get_if<core::StoreCommand>(&effect)) store_.Take(std::move(*command));

@@ -318,6 +318,7 @@ void SmallWorld::Step(size_t broker, core::Input input, Digest digest) {
   node.history.Add(digest.value());
   effects_.clear();
   node.core.Step(now_, std::move(input), effects_);
+  node.core.Check();
   for (core::Effect& effect : effects_) {
     if (auto* command = std::get_if<core::StoreCommand>(&effect)) {
       if (!node.up) return Fail("a command while the store is down");

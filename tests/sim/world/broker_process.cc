@@ -171,6 +171,7 @@ void BrokerProcess::Step(core::Input input) {
     todo_.pop_front();
     effects_.clear();
     core_->Step(CoreNow(), std::move(next), effects_);
+    core_->Check();
     Perform();
   }
   stepping_ = false;
