@@ -380,7 +380,7 @@ std::vector<std::string> StoreObserver::Leftovers(const RedisModel& model) {
   std::vector<std::string> left;
   for (const KeyFacts& facts : model.Keys()) {
     const bool is_mark = facts.key == "dl:m" || facts.key == "dl:beat" || facts.key == "dl:set" ||
-                         facts.key.ends_with("}:m") || facts.key.ends_with("}:beat");
+                         facts.key == "dl:set-new" || facts.key.ends_with("}:m") || facts.key.ends_with("}:beat");
     const bool stays = facts.key.ends_with("}:t") || is_mark;
     if (!stays) left.emplace_back(facts.key);
   }
