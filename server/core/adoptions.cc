@@ -40,15 +40,17 @@ void Adoptions::Handle(Adopt& in) {
     return RefuseAtOnce(in, RefusalReason::kInvalidArgument,
                         "this session has the lock, or waits for it, under the same owner already");
   }
-  const Lease* const former = leases_.Find(in.from);
+  const Lease* const former = claims_.LeaseOf(in.from);
   if (former != nullptr && former->listener.session == in.session && former->reentry != nullptr) {
     return RefuseAtOnce(in, RefusalReason::kInvalidArgument, "this session has the lease already, and it is reentrant");
   }
-  if (releases_.IsReleasing(in.from, in.token)) {
+  if (claims_.IsReleasing(in.from, in.token)) {
     return RefuseAtOnce(in, RefusalReason::kNotHolder, "it is being given back");
   }
   AdoptCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
-  if (call != nullptr) Send(*call);
+  if (call == nullptr) return;
+  claims_.AddAdoption(call->request.owner);
+  Send(*call);
 }
 
 bool Adoptions::Cancel(SessionId session, RequestId request) {
@@ -71,6 +73,7 @@ void Adoptions::Refuse(AdoptCall& call, RefusalReason reason, const std::string&
         .reason = IsCancelled(call, hold) ? RefusalReason::kCancelled : reason, .cause = cause, .holders = {}};
   };
   for (uint32_t i = 1; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, answer(in.request + i));
+  claims_.RemoveAdoption(in.owner);
   calls_.Answer(call, answer(in.request));
 }
 
@@ -148,6 +151,7 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
       if (!IsCancelled(call, call.request.request + i)) holds.push_back(call.request.request + i);
     }
     const Adopt in = std::move(call.request);
+    claims_.RemoveAdoption(in.owner);
     calls_.End(call, {in.session, in.request});
     // The grants first: a refusal before them would be taken for that of all holds.
     Grant(in, holds, done, sent, former_believes_until);
@@ -165,22 +169,25 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
 }
 
 void Adoptions::Drop(SessionId session) {
-  calls_.ForEachOf(session, [&](const AdoptCall& call) { LeaveOpen(call); });
+  calls_.ForEachOf(session, [&](const AdoptCall& call) {
+    LeaveOpen(call);
+    claims_.RemoveAdoption(call.request.owner);
+  });
   calls_.Drop(session);
 }
 
 // The call ends before its answer: the store may have the new owner, and the client goes on believing by the former
 // promise.
 void Adoptions::LeaveOpen(const AdoptCall& call) {
-  if (call.attempts == 0 || past_grants_.size() >= kMostLeftOpen) return;
+  if (call.attempts == 0 || claims_.left() >= kMostLeftOpen) return;
   const Instant until = core_.now + call.request.ttl;
-  past_grants_.Remember(call.request.owner, until, until);
+  claims_.LeaveToTtl(call.request.owner, until, until);
 }
 
 // The lease may have been this broker's, on a stream that is still here or has just broken. Returns until when another
 // stream's promise may be believed in: of the same session there is none.
 Instant Adoptions::ForgetFormer(const Adopt& in, Duration ttl) {
-  Lease* const former = leases_.Find(in.from);
+  Lease* const former = claims_.LeaseOf(in.from);
   if (former == nullptr || former->token != in.token) return core_.now + ttl;
   const Instant of_others = former->listener.session == in.session ? former->former_believes_until : core_.now + ttl;
   leases_.Move(*former);

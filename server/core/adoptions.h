@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "core/claims.h"
 #include "core/core_context.h"
 #include "core/leases.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/retrying_calls.h"
 #include "core/sessions.h"
@@ -34,13 +34,8 @@ struct AdoptCall : RetryingCall {
 
 class Adoptions final : public PartOf<AdoptCall> {
  public:
-  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases, PastGrants& past_grants)
-      : core_(core),
-        sessions_(sessions),
-        leases_(leases),
-        releases_(releases),
-        past_grants_(past_grants),
-        calls_(core, *this) {}
+  Adoptions(CoreContext& core, Claims& claims, Sessions& sessions, Leases& leases, PendingReleases& releases)
+      : core_(core), claims_(claims), sessions_(sessions), leases_(leases), releases_(releases), calls_(core, *this) {}
 
   void Handle(Adopt& in);
   // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
@@ -51,11 +46,6 @@ class Adoptions final : public PartOf<AdoptCall> {
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream that asked is over. Its client may go on believing by the former promise.
   void Drop(SessionId session);
-  // Whether `owner` is to have a lease, and the store may have given it.
-  bool Contains(const OwnerId& owner) const {
-    return calls_.Any([&](const AdoptCall& call) { return call.request.owner == owner; });
-  }
-
   bool IsIdle() const override { return calls_.empty(); }
   size_t Check() const override { return calls_.Check(); }
 
@@ -71,10 +61,10 @@ class Adoptions final : public PartOf<AdoptCall> {
   Instant ForgetFormer(const Adopt& in, Duration ttl);
 
   CoreContext& core_;
+  Claims& claims_;
   Sessions& sessions_;
   Leases& leases_;
   PendingReleases& releases_;
-  PastGrants& past_grants_;
   RetryingCalls<AdoptCall> calls_;
 };
 

@@ -101,7 +101,7 @@ void Broker::RenewAll() {
 void Broker::Check() const {
   size_t deadlines = stream_ends_.Check() + leases_.Check() + bundles_.Check() + drain_.Check();
   for (const Part* const part : parts_) deadlines += part->Check();
-  past_grants_.Check();
+  claims_.Check();
   core_.timers.Check();
   // No record that is gone has left its deadline behind.
   DISTLOCK_CHECK(deadlines == core_.timers.size());
@@ -109,9 +109,9 @@ void Broker::Check() const {
 
 BrokerStats Broker::Stats() const {
   return BrokerStats{.sessions = sessions_.all().size(),
-                     .leases = leases_.size(),
-                     .waiters = waiters_.size(),
-                     .pending_releases = releases_.size(),
+                     .leases = claims_.leases(),
+                     .waiters = claims_.waiters(),
+                     .pending_releases = claims_.releases(),
                      .queues = queues_.size(),
                      .watches = watches_.size(),
                      .ops = core_.ops_in_flight(),

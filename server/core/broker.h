@@ -22,6 +22,7 @@
 #include "core/broker_config.h"
 #include "core/broker_load.h"
 #include "core/bundles.h"
+#include "core/claims.h"
 #include "core/core_context.h"
 #include "core/downgrades.h"
 #include "core/drain.h"
@@ -29,7 +30,6 @@
 #include "core/grants.h"
 #include "core/leases.h"
 #include "core/messages.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
 #include "core/renew_calls.h"
@@ -93,19 +93,19 @@ class Broker {
 
   CoreContext core_;
   // The parts refer to each other: see README.md for who may call whom.
-  PastGrants past_grants_{core_};
-  PendingReleases releases_{core_, queues_};
+  Claims claims_{core_};
+  PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};
-  Leases leases_{core_, sessions_, bundles_, releases_, past_grants_};
+  Leases leases_{core_, claims_, sessions_, bundles_, releases_};
   Queues queues_{core_, grants_};
-  Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, past_grants_}};
-  Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, past_grants_}};
-  Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, past_grants_}};
+  Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, claims_}};
+  Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, claims_}};
+  Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, claims_}};
   Watches watches_{core_};
-  RenewCalls renew_calls_{core_, past_grants_, queues_};
-  Downgrades downgrades_{core_, sessions_, leases_, releases_};
-  Adoptions adoptions_{core_, sessions_, leases_, releases_, past_grants_};
-  ForceCalls force_calls_{core_, {leases_, waiters_, bundles_, releases_, adoptions_, past_grants_}};
+  RenewCalls renew_calls_{core_, claims_, queues_};
+  Downgrades downgrades_{core_, claims_, sessions_};
+  Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
+  ForceCalls force_calls_{core_, {leases_, releases_, claims_}};
 
   const StreamParts of_streams_{sessions_,    leases_,     waiters_,   bundles_,    watches_,
                                 renew_calls_, downgrades_, adoptions_, force_calls_};

@@ -16,7 +16,7 @@ namespace distlock::core {
 // already.
 bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   Bundle::Item& kept = bundle.parts[part];
-  if (to_.leases.Contains(kept.spec.owner)) return false;
+  if (to_.claims.LeaseOf(kept.spec.owner) != nullptr) return false;
   kept.token = news.token;
   kept.since = news.since;
   kept.made = news.made;
@@ -46,7 +46,7 @@ void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
   waiter.bundle = nullptr;
   to_.waiters.Forget(waiter);
   if (!KeepPart(bundle, bundle.next, news)) return RefuseIdInUse(bundle);
-  Lease& lease = *to_.leases.Find(bundle.parts[bundle.next].spec.owner);
+  Lease& lease = *to_.claims.LeaseOf(bundle.parts[bundle.next].spec.owner);
   lease.may_run_until = std::max(lease.may_run_until, may_run_until);
   if (++bundle.next < bundle.parts.size()) return AskForNext(bundle);
   bundle.next = 0;
@@ -70,7 +70,7 @@ Duration Bundles::HeldFor(Bundle& bundle) const {
 // asks anew.
 void Bundles::TakeAnew(Bundle& bundle) {
   for (Bundle::Item& part : bundle.parts) {
-    Lease& lease = *to_.leases.Find(part.spec.owner);
+    Lease& lease = *to_.claims.LeaseOf(part.spec.owner);
     PendingRelease& release = to_.releases.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
                                                  lease.ttl + lease.lock_delay, lease.token);
     release.may_run_until = lease.may_run_until;
@@ -88,7 +88,7 @@ void Bundles::GrantAll(Bundle& bundle) {
     if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
   }
   for (const Bundle::Item& part : bundle.parts) {
-    Lease& lease = *to_.leases.Find(part.spec.owner);
+    Lease& lease = *to_.claims.LeaseOf(part.spec.owner);
     lease.bundle = nullptr;
     if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
     lease.granted = core_.now;
@@ -117,7 +117,7 @@ void Bundles::GrantAll(Bundle& bundle) {
     }
     core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name, .detail = {}});
     if (bundle.detached) {
-      to_.past_grants.Remember(lease.owner, core_.now + lease.ttl);
+      to_.claims.LeaveToTtl(lease.owner, core_.now + lease.ttl);
       to_.leases.Forget(lease);
     } else {
       to_.leases.Arm(lease);

@@ -50,6 +50,7 @@ void Bundles::Handle(AcquireAll& in) {
   } else {
     calls_.emplace(bundle.callers.front().listener.session, &bundle);
   }
+  for (const Bundle::Item& part : bundle.parts) to_.claims.AddBundle(part.spec.owner);
   bundles_.emplace(bundle.serial, std::move(owned));
   core_.store_up&& core_.config.store.takes_many_at_once ? TryAll(bundle) : AskForNext(bundle);
 }
@@ -61,9 +62,8 @@ std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const 
     if (has + in.parts.size() <= core_.config.max_leases_per_session) return "";
     return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
   }
-  const bool in_use = std::any_of(in.parts.begin(), in.parts.end(), [&](const Acquire& part) {
-    return to_.waiters.Contains(part.owner) || to_.leases.Contains(part.owner);
-  });
+  const bool in_use =
+      std::ranges::any_of(in.parts, [&](const Acquire& part) { return to_.claims.IsInUse(part.owner); });
   return in_use ? kRequestIdInUse : "";
 }
 
@@ -84,7 +84,7 @@ bool Bundles::JoinRepeat(const AcquireAll& in) {
   Bundle& bundle = *found->second;
   calls_.emplace(in.parts.front().session, &bundle);
   if (bundle.op == 0) {
-    to_.waiters.Join(*to_.waiters.Find(bundle.parts[bundle.next].spec.owner), in.parts.front());
+    to_.waiters.Join(*to_.claims.WaiterOf(bundle.parts[bundle.next].spec.owner), in.parts.front());
   } else {
     bundle.callers.push_back(to_.waiters.CallerOf(in.parts.front()));
     Arm(bundle);
@@ -103,7 +103,7 @@ void Bundles::TryAll(Bundle& bundle) {
   op.waiter = bundle.serial;
   for (const Bundle::Item& part : bundle.parts) {
     // A pending release of the same owner must be confirmed first: see Waiters::Ask.
-    if (to_.releases.Contains(part.spec.owner)) return AskForNext(bundle);
+    if (to_.claims.ReleaseOf(part.spec.owner) != nullptr) return AskForNext(bundle);
     op.owners.push_back(part.spec.owner);
     op.names.push_back(part.spec.name);
     all.items.push_back(StoreAcquire{.name = part.spec.name,
@@ -138,7 +138,7 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   for (const Bundle::Item& part : bundle.parts) {
     // A release under way undoes it, or it is too old to be believed: ask again.
-    const bool releasing = to_.releases.Contains(part.spec.owner);
+    const bool releasing = to_.claims.ReleaseOf(part.spec.owner) != nullptr;
     if (releasing || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.may_run_until = {};
@@ -158,17 +158,15 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
 void Bundles::OnLateReply(const Op& op) {
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const OwnerId& owner = op.owners[i];
-    const bool known = to_.waiters.Contains(owner) || to_.leases.Contains(owner) || to_.releases.Contains(owner) ||
-                       to_.past_grants.Contains(owner) || IsRepeatable(owner);
-    if (!known)
-      to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
+    if (to_.claims.IsKnown(owner)) continue;
+    to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
   }
 }
 
 void Bundles::AskForNext(Bundle& bundle) {
   bundle.op = 0;
   const OwnerId& owner = bundle.parts[bundle.next].spec.owner;
-  if (to_.waiters.Contains(owner) || to_.leases.Contains(owner)) return RefuseIdInUse(bundle);
+  if (to_.claims.IsInUse(owner)) return RefuseIdInUse(bundle);
   Arm(bundle);
   to_.waiters.AskForPart(bundle);
 }
@@ -258,20 +256,20 @@ void Bundles::End(Bundle& bundle, bool keep) {
   for (const Bundle::Item& part : bundle.parts) {
     const OwnerId& owner = part.spec.owner;
     if (part.taken) {
-      Lease& lease = *to_.leases.Find(owner);
+      Lease& lease = *to_.claims.LeaseOf(owner);
       lease.bundle = nullptr;
       if (IsRepeatable(owner)) {
-        to_.past_grants.Remember(owner, core_.now + lease.ttl);
+        to_.claims.LeaveToTtl(owner, core_.now + lease.ttl);
         to_.leases.Forget(lease);
       } else if (keep && IsTry(owner)) {
         to_.leases.ReleaseLater(lease, core_.KeepForNextTry());
       } else {
         to_.leases.Release(lease, Listener{}, Duration::zero());
       }
-    } else if (Waiter* const waiter = to_.waiters.Find(owner); waiter != nullptr && waiter->bundle == &bundle) {
+    } else if (Waiter* const waiter = to_.claims.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
       waiter->bundle = nullptr;
       keep ? to_.waiters.Orphan(*waiter, nullptr) : to_.waiters.Withdraw(*waiter);
-    } else if (bundle.may_run_until != Instant{} && !to_.leases.Contains(owner)) {
+    } else if (bundle.may_run_until != Instant{} && to_.claims.LeaseOf(owner) == nullptr) {
       PendingRelease& release = to_.releases.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
                                                    part.spec.ttl + part.spec.lock_delay, 0);
       release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
@@ -285,6 +283,7 @@ void Bundles::End(Bundle& bundle, bool keep) {
       for (const Bundle::Item& part : bundle.parts) session->bundles.erase(part.spec.request);
     }
   }
+  for (const Bundle::Item& part : bundle.parts) to_.claims.RemoveBundle(part.spec.owner);
   core_.timers.Cancel(bundle);
   bundles_.erase(serial);
 }
@@ -307,7 +306,7 @@ void Bundles::RefuseEvery(const Refused& refused) {
 void Bundles::RenewKept() {
   for (const auto& [serial, bundle] : bundles_) {
     for (const Bundle::Item& part : bundle->parts) {
-      if (part.taken) to_.leases.RenewSoon(*to_.leases.Find(part.spec.owner));
+      if (part.taken) to_.leases.RenewSoon(*to_.claims.LeaseOf(part.spec.owner));
     }
   }
 }
@@ -319,10 +318,10 @@ size_t Bundles::Check() const {
     for (size_t i = 0; i < bundle->parts.size(); ++i) {
       const Bundle::Item& part = bundle->parts[i];
       DISTLOCK_CHECK(part.taken == (i < bundle->next));
-      if (part.taken) DISTLOCK_CHECK(to_.leases.Find(part.spec.owner)->bundle == bundle.get());
+      if (part.taken) DISTLOCK_CHECK(to_.claims.LeaseOf(part.spec.owner)->bundle == bundle.get());
     }
     // One command for all is under way, or the next part is waited for.
-    const Waiter* const waiter = to_.waiters.Find(bundle->parts[bundle->next].spec.owner);
+    const Waiter* const waiter = to_.claims.WaiterOf(bundle->parts[bundle->next].spec.owner);
     const bool waits = waiter != nullptr && waiter->bundle == bundle.get();
     DISTLOCK_CHECK(waits == (bundle->op == 0));
     DISTLOCK_CHECK(waits || (core_.IsInFlight(bundle->op, this) && bundle->at != kNever));
@@ -332,15 +331,6 @@ size_t Bundles::Check() const {
     deadlines += bundle->at != kNever;
   }
   return deadlines;
-}
-
-bool Bundles::HasOwner(const OwnerId& owner) const {
-  for (const auto& [serial, bundle] : bundles_) {
-    for (const Bundle::Item& part : bundle->parts) {
-      if (part.spec.owner == owner) return true;
-    }
-  }
-  return false;
 }
 
 }  // namespace distlock::core

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "absl/container/btree_map.h"
+#include "core/claims.h"
 #include "core/core_context.h"
 #include "core/kept_parts.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/records.h"
 #include "core/sessions.h"
@@ -33,7 +33,7 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
     Waiters& waiters;
     Leases& leases;
     PendingReleases& releases;
-    PastGrants& past_grants;
+    Claims& claims;
   };
   Bundles(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
@@ -60,8 +60,6 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   // The client has said goodbye.
   void EndAllOf(Session& session);
 
-  // Whether a bundle here takes, or has taken, a lock for `owner`.
-  bool HasOwner(const OwnerId& owner) const;
   size_t Check() const override;
 
  private:

@@ -49,7 +49,7 @@ std::vector<Caller>& Waiters::CallersOf(Waiter& waiter) {
 // A repeat of a detached request that still waits here gets the same answer, but waits only as long as the repeat says.
 // Everything else is as in the first request.
 bool Waiters::JoinRepeat(const Acquire& in) {
-  Waiter* const waiter = Find(in.owner);
+  Waiter* const waiter = to_.claims.WaiterOf(in.owner);
   if (waiter == nullptr) return false;
   if (waiter->bundle != nullptr) {
     core_.Note({.kind = FactKind::kRefused, .refusal = RefusalReason::kInvalidArgument, .name = in.name, .detail = {}});
@@ -102,8 +102,8 @@ void Waiters::RefuseAllDetached(const Refused& refused) {
 bool Waiters::Reenter(Session& session, const Acquire& in) {
   const auto known = session.reentrant.find({in.name, in.reentry});
   if (known == session.reentrant.end()) return false;
-  Lease* const lease = to_.leases.Find(known->second);
-  Waiter* const waiter = Find(known->second);
+  Lease* const lease = to_.claims.LeaseOf(known->second);
+  Waiter* const waiter = to_.claims.WaiterOf(known->second);
   DISTLOCK_CHECK((lease == nullptr) != (waiter == nullptr));
   const Want& has = lease != nullptr ? lease->reentry->want : waiter->spec.want;
   if (has.mode != in.want.mode || has.permits != in.want.permits || has.limit != in.want.limit) {
@@ -228,24 +228,22 @@ bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& ho
 size_t Waiters::Check() const {
   size_t deadlines = 0;
   size_t unplaced = 0;
-  for (const auto& [owner, waiter] : waiters_) {
-    DISTLOCK_CHECK(waiter->spec.owner == owner && !to_.leases.Contains(owner));
-    DISTLOCK_CHECK(waiter->op == 0 || core_.FindOp(waiter->op)->waiter == waiter->serial);
-    CheckCallers(*waiter);
-    if (waiter->queued) {
-      const LocalQueue* const queue = to_.queues.Find(waiter->spec.name);
-      DISTLOCK_CHECK(queue != nullptr && waiter->exists && waiter->answered);
+  to_.claims.ForEachWaiter([&](const Waiter& waiter) {
+    DISTLOCK_CHECK(waiter.op == 0 || core_.FindOp(waiter.op)->waiter == waiter.serial);
+    CheckCallers(waiter);
+    if (waiter.queued) {
+      const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);
+      DISTLOCK_CHECK(queue != nullptr && waiter.exists && waiter.answered);
     } else {
-      DISTLOCK_CHECK(unplaced_.at(waiter->serial) == waiter.get());
+      DISTLOCK_CHECK(unplaced_.at(waiter.serial) == &waiter);
       // It is asked for again: by its own deadline, when the store is up, or when its owner is released.
-      DISTLOCK_CHECK(waiter->retry_at != kNever || !core_.store_up || to_.releases.Contains(owner));
+      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up || to_.claims.ReleaseOf(waiter.spec.owner) != nullptr);
     }
-    unplaced += !waiter->queued;
-    deadlines += waiter->at != kNever;
-  }
+    unplaced += !waiter.queued;
+    deadlines += waiter.at != kNever;
+  });
   DISTLOCK_CHECK(unplaced == unplaced_.size());
-  for (const auto& [session, waiter] : detached_) DISTLOCK_CHECK(Find(waiter->spec.owner) == waiter);
-  for (const auto& [owner, waiter] : tries_) DISTLOCK_CHECK(Find(owner) == waiter);
+  for (const auto& [session, waiter] : detached_) DISTLOCK_CHECK(to_.claims.WaiterOf(waiter->spec.owner) == waiter);
   return deadlines;
 }
 

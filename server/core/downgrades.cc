@@ -10,10 +10,10 @@ namespace distlock::core {
 
 // Whether the lease is on its way back to the store: its caller does not have it any more.
 bool Downgrades::IsBeingReleased(const OwnerId& owner, uint64_t token) const {
-  if (const Lease* const lease = leases_.Find(owner); lease != nullptr && lease->ending) {
+  if (const Lease* const lease = claims_.LeaseOf(owner); lease != nullptr && lease->ending) {
     return token == 0 || token == lease->token;
   }
-  return releases_.IsReleasing(owner, token);
+  return claims_.IsReleasing(owner, token);
 }
 
 void Downgrades::Handle(Downgrade& in) {
@@ -31,7 +31,7 @@ void Downgrades::Handle(Downgrade& in) {
   if (IsBeingReleased(in.owner, in.token)) {
     return Refuse(in, RefusalReason::kNotHolder, "it is being given back");
   }
-  if (const Lease* const lease = leases_.Find(in.owner); lease != nullptr && lease->reentry != nullptr) {
+  if (const Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr && lease->reentry != nullptr) {
     Reentry& reentry = *lease->reentry;
     if (!reentry.others.empty()) {
       return Refuse(in, RefusalReason::kNotSupported,
@@ -43,7 +43,7 @@ void Downgrades::Handle(Downgrade& in) {
   }
   bool confirms = in.acquire != 0 && !core_.draining;
   // What others share cannot be kept for the next lease.
-  if (Lease* const lease = leases_.Find(in.owner); lease != nullptr) {
+  if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr) {
     confirms = confirms && lease->is_exclusive;
     lease->is_exclusive = false;
   }
@@ -71,7 +71,7 @@ void Downgrades::Send(DowngradeCall& call) {
   op.name = downgrade.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   ++call.attempts;
-  const Lease* const lease = leases_.Find(downgrade.owner);
+  const Lease* const lease = claims_.LeaseOf(downgrade.owner);
   core_.Command(StoreDowngrade{.op = id,
                                .name = downgrade.name,
                                .owner = downgrade.owner,

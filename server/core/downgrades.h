@@ -10,9 +10,8 @@
 
 #include <string>
 
+#include "core/claims.h"
 #include "core/core_context.h"
-#include "core/leases.h"
-#include "core/pending_releases.h"
 #include "core/retrying_calls.h"
 #include "core/sessions.h"
 
@@ -26,8 +25,8 @@ struct DowngradeCall : RetryingCall {
 
 class Downgrades final : public PartOf<DowngradeCall> {
  public:
-  Downgrades(CoreContext& core, const Sessions& sessions, const Leases& leases, const PendingReleases& releases)
-      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core, *this) {}
+  Downgrades(CoreContext& core, const Claims& claims, const Sessions& sessions)
+      : core_(core), claims_(claims), sessions_(sessions), calls_(core, *this) {}
 
   void Handle(Downgrade& in);
   void OnStoreUp() override;
@@ -45,9 +44,8 @@ class Downgrades final : public PartOf<DowngradeCall> {
   void Send(DowngradeCall& call);
 
   CoreContext& core_;
+  const Claims& claims_;
   const Sessions& sessions_;
-  const Leases& leases_;
-  const PendingReleases& releases_;
   RetryingCalls<DowngradeCall> calls_;
 };
 

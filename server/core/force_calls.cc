@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/adoptions.h"
-#include "core/bundles.h"
+#include "core/claims.h"
 #include "core/leases.h"
 #include "core/limits.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
-#include "core/waiters.h"
 
 namespace distlock::core {
 namespace {
@@ -21,19 +18,13 @@ constexpr int kSlowestLook = 5;
 
 }  // namespace
 
-// Freed now, it could still be granted here by an answer that is on its way, or while its client believes.
-bool ForceCalls::MustWait(const OwnerId& owner) const {
-  return to_.waiters.Contains(owner) || to_.releases.Contains(owner) || to_.bundles.HasOwner(owner) ||
-         to_.adoptions.Contains(owner) || to_.past_grants.IsPromised(owner);
-}
-
 void ForceCalls::Handle(const ForceNotice& in) {
-  if (Lease* const lease = to_.leases.Find(in.owner); lease != nullptr) {
+  if (Lease* const lease = to_.claims.LeaseOf(in.owner); lease != nullptr) {
     if (lease->token == in.token) to_.leases.Force(*lease, in.reason);
     return;
   }
-  if (MustWait(in.owner)) return;  // the broker that asked will ask again
-  to_.past_grants.Forget(in.owner);
+  if (to_.claims.MayChange(in.owner)) return;  // the broker that asked will ask again
+  to_.claims.ForgetLeft(in.owner);
   PendingRelease& release =
       to_.releases.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token);
   release.ends_min_hold = true;
@@ -49,15 +40,15 @@ void ForceCalls::Handle(ForceRelease& in) {
 void ForceCalls::Pursue(ForceCall& call) {
   call.op = 0;
   const ForceRelease& force = call.request;
-  if (Lease* const lease = to_.leases.Find(force.owner); lease != nullptr && lease->token == force.token) {
+  if (Lease* const lease = to_.claims.LeaseOf(force.owner); lease != nullptr && lease->token == force.token) {
     call.acted = true;
     to_.leases.Force(*lease, force.reason);
-    const Lease* const ending = to_.leases.Find(force.owner);
+    const Lease* const ending = to_.claims.LeaseOf(force.owner);
     const Instant free_at = ending == nullptr ? core_.now : ending->free_at;
     return calls_.RetryAt(call, std::max(core_.now, free_at) + core_.BackOff(1));
   }
   ++call.attempts;
-  if (!core_.store_up || MustWait(force.owner)) return calls_.RetryAt(call, core_.now + Pause(call));
+  if (!core_.store_up || to_.claims.MayChange(force.owner)) return calls_.RetryAt(call, core_.now + Pause(call));
   Op op;
   op.sender = this;
   op.name = force.name;
@@ -74,7 +65,7 @@ void ForceCalls::OnTimer(ForceCall& call) {
   }
   const std::string why = !core_.store_up         ? core_.store_trouble
                           : !call.trouble.empty() ? call.trouble
-                          : to_.leases.Contains(call.request.owner)
+                          : to_.claims.LeaseOf(call.request.owner) != nullptr
                               ? "its client may still believe in it"
                               : "its broker has been told and has not given it back yet";
   calls_.Answer(

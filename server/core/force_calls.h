@@ -12,12 +12,9 @@
 
 namespace distlock::core {
 
-class Adoptions;
-class Bundles;
+class Claims;
 class Leases;
-class PastGrants;
 class PendingReleases;
-class Waiters;
 
 struct ForceCall : RetryingCall {
   explicit ForceCall(Part& of) : RetryingCall(of) {}
@@ -31,11 +28,8 @@ class ForceCalls final : public PartOf<ForceCall> {
   // The parts that forced releases call.
   struct Neighbours {
     Leases& leases;
-    const Waiters& waiters;
-    const Bundles& bundles;
     PendingReleases& releases;
-    const Adoptions& adoptions;
-    PastGrants& past_grants;
+    Claims& claims;
   };
   ForceCalls(CoreContext& core, const Neighbours& to) : core_(core), to_(to), calls_(core, *this) {}
 
@@ -51,7 +45,6 @@ class ForceCalls final : public PartOf<ForceCall> {
   size_t Check() const override { return calls_.Check(); }
 
  private:
-  bool MustWait(const OwnerId& owner) const;
   void Pursue(ForceCall& call);
   Duration Pause(const ForceCall& call);
 

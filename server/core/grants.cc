@@ -6,9 +6,9 @@
 
 #include "core/bundles.h"
 #include "core/check.h"
+#include "core/claims.h"
 #include "core/leases.h"
 #include "core/limits.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
 #include "core/sessions.h"
@@ -48,7 +48,7 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
   }
   if (waiter.bundle != nullptr) return to_.bundles.GrantPart(waiter, news);
   if (waiter.spec.detached) {
-    to_.past_grants.Remember(waiter.spec.owner, core_.now + news.ttl);
+    to_.claims.LeaveToTtl(waiter.spec.owner, core_.now + news.ttl);
     GrantDetached(waiter, std::move(granted), news.deadline);
   } else {
     GrantOnStream(waiter, std::move(granted), news);
@@ -112,7 +112,7 @@ void Grants::Handle(const GrantNotice& in) {
     to_.waiters.Hint(in.name);
     return to_.queues.OnBlockNotice(in);
   }
-  Waiter* const found = to_.waiters.Find(in.owner);
+  Waiter* const found = to_.claims.WaiterOf(in.owner);
   Instant deadline = std::min(in.made, core_.now) + in.ttl;
   // Notices and replies come in no common order: this one may tell of a grant that has been released or lost since.
   if (found != nullptr) {
@@ -145,7 +145,7 @@ Instant Grants::NoticeDeadline(const Waiter& waiter, uint64_t token, Duration tt
 }
 
 void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent) {
-  const Waiter* const waiter = to_.waiters.Find(holder.owner);
+  const Waiter* const waiter = to_.claims.WaiterOf(holder.owner);
   if (waiter == nullptr || !waiter->queued) return;
   // The script ran after `sent`. A store's clock that was set back since the grant says nothing about its age.
   const bool dated = holder.held_for >= Duration::zero();
@@ -160,9 +160,9 @@ void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instan
 }
 
 void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
-  Waiter* const waiter = to_.waiters.Find(owner);
+  Waiter* const waiter = to_.claims.WaiterOf(owner);
   if (to_.releases.IsKept(owner)) return to_.releases.OnReachedNobody(owner);
-  if (PendingRelease* const release = to_.releases.Find(owner); release != nullptr) {
+  if (PendingRelease* const release = to_.claims.ReleaseOf(owner); release != nullptr) {
     // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed,
     // the waiter asks again.
     const bool spared =
@@ -174,7 +174,7 @@ void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews
     }
   }
   if (waiter != nullptr) return Grant(*waiter, news);
-  if (to_.leases.Contains(owner) || to_.past_grants.Contains(owner)) return;  // old news
+  if (to_.claims.LeaseOf(owner) != nullptr || to_.claims.IsLeft(owner)) return;  // old news
   if (IsRepeatable(owner)) return;         // another broker may have granted it to a repeat; only the ttl ends it
   if (core_.now >= news.deadline) return;  // it has expired, unless its owner has renewed it elsewhere
   to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl, 0));

@@ -17,8 +17,8 @@
 namespace distlock::core {
 
 class Bundles;
+class Claims;
 class Leases;
-class PastGrants;
 class PendingReleases;
 class Queues;
 class Sessions;
@@ -47,7 +47,7 @@ class Grants final : public TendNews {
     Queues& queues;
     Bundles& bundles;
     PendingReleases& releases;
-    PastGrants& past_grants;
+    Claims& claims;
   };
   Grants(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 

@@ -91,7 +91,7 @@ void Leases::End(Lease& lease) {
     case OnDisconnect::kExpire:
       NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
       // The ttl ends it. An answer to an earlier attempt, or a late notice, is no reason to release it.
-      past_grants_.Remember(lease.owner, core_.now + lease.ttl, promised);
+      claims_.LeaveToTtl(lease.owner, core_.now + lease.ttl, promised);
       return Forget(lease);
     case OnDisconnect::kRelease:
       return Release(lease, Listener{}, lease.lock_delay);
@@ -128,37 +128,37 @@ void Leases::Forget(Lease& lease) {
   renewals_.Remove(lease);
   if (lease.free_at != kNever) ending_of_.erase({lease.session_of, lease.serial});
   Unlist(lease);
-  const OwnerId owner = lease.owner;
-  leases_.erase(owner);
+  claims_.EndLease(lease.owner);
 }
 
 bool Leases::AllAreResumed() const {
-  return std::all_of(leases_.begin(), leases_.end(),
-                     [](const auto& entry) { return entry.second->resume && !entry.second->ending; });
+  bool all = true;
+  claims_.ForEachLease([&](const Lease& lease) { all = all && lease.resume && !lease.ending; });
+  return all;
 }
 
 size_t Leases::Check() const {
   size_t at_risk = 0;
   size_t ending = 0;
-  for (const auto& [owner, lease] : leases_) {
-    DISTLOCK_CHECK(lease->owner == owner && lease->token != 0);
+  claims_.ForEachLease([&](const Lease& lease) {
+    DISTLOCK_CHECK(lease.token != 0);
     // It is looked at before D, and no promise goes further.
-    DISTLOCK_CHECK(lease->at <= lease->deadline && lease->promised_until <= lease->deadline);
-    DISTLOCK_CHECK(lease->ending == (lease->free_at != kNever));
-    if (lease->ending) {
-      DISTLOCK_CHECK(!lease->at_risk && lease->bundle == nullptr && lease->at <= lease->free_at);
-      DISTLOCK_CHECK(ending_of_.at({lease->session_of, lease->serial}) == lease.get());
+    DISTLOCK_CHECK(lease.at <= lease.deadline && lease.promised_until <= lease.deadline);
+    DISTLOCK_CHECK(lease.ending == (lease.free_at != kNever));
+    if (lease.ending) {
+      DISTLOCK_CHECK(!lease.at_risk && lease.bundle == nullptr && lease.at <= lease.free_at);
+      DISTLOCK_CHECK(ending_of_.at({lease.had_by.session, lease.had_by.request, lease.serial}) == &lease);
     } else {
-      DISTLOCK_CHECK(lease->at <= lease->hold_until);
-      DISTLOCK_CHECK(lease->renew_op == 0 || core_.IsInFlight(lease->renew_op, this));
-      CheckHolder(*lease);
+      DISTLOCK_CHECK(lease.at <= lease.hold_until);
+      DISTLOCK_CHECK(lease.renew_op == 0 || core_.IsInFlight(lease.renew_op, this));
+      CheckHolder(lease);
     }
-    if (lease->at_risk) DISTLOCK_CHECK(at_risk_.at(lease->serial) == lease.get());
-    at_risk += lease->at_risk;
-    ending += lease->ending;
-  }
+    if (lease.at_risk) DISTLOCK_CHECK(at_risk_.at(lease.serial) == &lease);
+    at_risk += lease.at_risk;
+    ending += lease.ending;
+  });
   DISTLOCK_CHECK(at_risk == at_risk_.size() && ending == ending_of_.size());
-  return leases_.size() + renewals_.Check();
+  return claims_.leases() + renewals_.Check();
 }
 
 // Somebody has it: each of the requests that took it, or a bundle.
@@ -185,10 +185,10 @@ void Leases::Handle(const core::Release& in) {
     core_.Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
     return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
   }
-  if (Lease* const kept = Find(in.owner); kept != nullptr && kept->bundle != nullptr) {
+  if (Lease* const kept = claims_.LeaseOf(in.owner); kept != nullptr && kept->bundle != nullptr) {
     kept_parts_.LosePart(*kept, "its owner released it");
   }
-  if (Lease* const lease = Find(in.owner); lease != nullptr) {
+  if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr) {
     if (in.token != 0 && in.token != lease->token) {
       core_.Note({.kind = FactKind::kAlreadyGone, .name = in.name, .detail = {}});
       return core_.Tell(listener,
@@ -199,7 +199,7 @@ void Leases::Handle(const core::Release& in) {
     }
     return EndByClient(*lease, listener, in.lapsed, /*by_acquire=*/false);
   }
-  past_grants_.Forget(in.owner);
+  claims_.ForgetLeft(in.owner);
   releases_.Release(in);
 }
 

@@ -19,17 +19,9 @@ std::string WhyNotRenewed(const StoreReply& reply) {
 }  // namespace
 
 Lease& Leases::Keep(std::unique_ptr<Lease> lease, Instant sent) {
-  Lease& kept = *lease;
-  kept.serial = core_.NextSerial();
-  renewals_.Schedule(kept, sent);
-  const bool fresh = leases_.emplace(kept.owner, std::move(lease)).second;
-  DISTLOCK_CHECK(fresh);
-  return kept;
-}
-
-Lease* Leases::Find(const OwnerId& owner) const {
-  const auto found = leases_.find(owner);
-  return found == leases_.end() ? nullptr : found->second.get();
+  lease->serial = core_.NextSerial();
+  renewals_.Schedule(*lease, sent);
+  return claims_.Hold(std::move(lease));
 }
 
 void Leases::Arm(Lease& lease) {
@@ -79,9 +71,9 @@ void Leases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   uint32_t renewed = 0;
   uint32_t failed = 0;
   for (size_t i = 0; i < op.owners.size(); ++i) {
-    const auto found = leases_.find(op.owners[i]);
-    if (found == leases_.end() || found->second->ending) continue;
-    Lease& lease = *found->second;
+    Lease* const found = claims_.LeaseOf(op.owners[i]);
+    if (found == nullptr || found->ending) continue;
+    Lease& lease = *found;
     if (lease.renew_op == id) lease.renew_op = 0;
     if (done == nullptr || done->results[i] == RenewResult::kUnanswered) {
       ++failed;

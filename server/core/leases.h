@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
+#include "core/claims.h"
 #include "core/core_context.h"
 #include "core/kept_parts.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/records.h"
 #include "core/renewals.h"
@@ -26,13 +25,12 @@ namespace distlock::core {
 
 class Leases final : public PartOf<Lease> {
  public:
-  Leases(CoreContext& core, Sessions& sessions, KeptParts& kept_parts, PendingReleases& releases,
-         PastGrants& past_grants)
+  Leases(CoreContext& core, Claims& claims, Sessions& sessions, KeptParts& kept_parts, PendingReleases& releases)
       : core_(core),
+        claims_(claims),
         sessions_(sessions),
         kept_parts_(kept_parts),
         releases_(releases),
-        past_grants_(past_grants),
         renewals_(core, *this) {}
 
   // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
@@ -79,14 +77,7 @@ class Leases final : public PartOf<Lease> {
   // Each lease of the session once.
   static std::vector<Lease*> Of(const Session& session);
 
-  // Null: no lease of `owner` is kept here.
-  Lease* Find(const OwnerId& owner) const;
-  bool Contains(const OwnerId& owner) const { return leases_.contains(owner); }
-  size_t size() const { return leases_.size(); }
-  template <typename Look>
-  void ForEach(Look look) const {
-    for (const auto& [owner, lease] : leases_) look(*lease);
-  }
+  size_t size() const { return claims_.leases(); }
   // The clients of all leases that are left adopt them when their streams end. Looks at each of them.
   bool AllAreResumed() const;
   size_t Check() const override;
@@ -101,12 +92,11 @@ class Leases final : public PartOf<Lease> {
   void CheckHolder(const Lease& lease) const;
 
   CoreContext& core_;
+  Claims& claims_;
   Sessions& sessions_;
   KeptParts& kept_parts_;
   PendingReleases& releases_;
-  PastGrants& past_grants_;
   Renewals renewals_;
-  absl::flat_hash_map<OwnerId, std::unique_ptr<Lease>> leases_;
   absl::btree_map<uint64_t, Lease*> at_risk_;                          // by serial
   absl::btree_map<std::pair<SessionId, uint64_t>, Lease*> ending_of_;  // those with session_of, by it and by serial
 };

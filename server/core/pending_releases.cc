@@ -19,13 +19,14 @@ bool IsOpen(const PendingRelease& release) { return release.waiting || release.h
 
 PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
                                        Duration lifetime, uint64_t only_token) {
-  auto& slot = releases_[owner];
-  if (!slot) {
-    slot = std::make_unique<PendingRelease>(*this);
-    slot->serial = core_.NextSerial();
-    slot->name = name;
-    slot->owner = owner;
-    slot->block = block;
+  PendingRelease* slot = claims_.ReleaseOf(owner);
+  if (slot == nullptr) {
+    auto fresh = std::make_unique<PendingRelease>(*this);
+    fresh->serial = core_.NextSerial();
+    fresh->name = name;
+    fresh->owner = owner;
+    fresh->block = block;
+    slot = &claims_.GiveBack(std::move(fresh));
   }
   if (waiting) {
     slot->waiting = true;
@@ -67,14 +68,14 @@ void PendingReleases::PursueLater(PendingRelease& release, Duration time) {
 
 void PendingReleases::Hurry(const OwnerId& owner) {
   if (!IsKept(owner)) return;
-  PendingRelease& release = *Find(owner);
+  PendingRelease& release = *claims_.ReleaseOf(owner);
   release.not_before = {};
   Pursue(release);
 }
 
 void PendingReleases::OnReachedNobody(const OwnerId& owner) {
   if (!core_.draining || !IsKept(owner)) return;
-  PendingRelease& release = *Find(owner);
+  PendingRelease& release = *claims_.ReleaseOf(owner);
   // What a lease of it had may be believed in.
   if (release.holding || release.not_before <= core_.now + kKeepForMove) return;
   release.not_before = core_.now + kKeepForMove;
@@ -82,29 +83,17 @@ void PendingReleases::OnReachedNobody(const OwnerId& owner) {
 }
 
 bool PendingReleases::IsKept(const OwnerId& owner) const {
-  const PendingRelease* const release = Find(owner);
+  const PendingRelease* const release = claims_.ReleaseOf(owner);
   return release != nullptr && core_.now < release->not_before;
-}
-
-PendingRelease* PendingReleases::Find(const OwnerId& owner) const {
-  const auto found = releases_.find(owner);
-  return found == releases_.end() ? nullptr : found->second.get();
-}
-
-bool PendingReleases::IsReleasing(const OwnerId& owner, uint64_t token) const {
-  const PendingRelease* const release = Find(owner);
-  if (release == nullptr || !release->holding) return false;
-  return token == 0 || release->only_token == 0 || release->only_token == token;
 }
 
 void PendingReleases::OnStoreUp() {
   std::vector<PendingRelease*> unsent;
-  for (auto& [owner, release] : releases_) {
+  claims_.ForEachRelease([&](PendingRelease& release) {
     // One that waits until a late acquire must have run would be too early.
-    const bool early =
-        release->retry_at == release->may_run_until || core_.now < release->not_before || !IsOpen(*release);
-    if (release->op == 0 && !early) unsent.push_back(release.get());
-  }
+    const bool early = release.retry_at == release.may_run_until || core_.now < release.not_before || !IsOpen(release);
+    if (release.op == 0 && !early) unsent.push_back(&release);
+  });
   std::sort(unsent.begin(), unsent.end(),
             [](const PendingRelease* a, const PendingRelease* b) { return a->owner < b->owner; });
   for (PendingRelease* release : unsent) Send(*release);
@@ -200,9 +189,9 @@ void PendingReleases::OnTimer(PendingRelease& release) {
 }
 
 void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  const auto found = releases_.find(op.owner);
-  if (found == releases_.end() || found->second->op != id) return;
-  PendingRelease& release = *found->second;
+  PendingRelease* const found = claims_.ReleaseOf(op.owner);
+  if (found == nullptr || found->op != id) return;
+  PendingRelease& release = *found;
   SetOp(release, 0);
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
   if (done == nullptr) return OnFailure(release, reply);
@@ -264,20 +253,20 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
 size_t PendingReleases::Check() const {
   size_t sent = 0;
   size_t deferred = 0;
-  for (const auto& [owner, release] : releases_) {
-    DISTLOCK_CHECK(release->owner == owner && release->at <= release->until);
-    DISTLOCK_CHECK(IsOpen(*release) || core_.now < release->withdraws_until);
-    DISTLOCK_CHECK(release->listener.session == 0 || release->at <= release->answer_until);
-    DISTLOCK_CHECK(release->op == 0 || core_.IsInFlight(release->op, this));
-    DISTLOCK_CHECK(release->deferred_as == 0 || deferred_.at(release->deferred_as) == release.get());
-    DISTLOCK_CHECK(release->op == 0 || release->deferred_as == 0);
-    sent += release->op != 0;
-    deferred += release->deferred_as != 0;
-  }
+  claims_.ForEachRelease([&](const PendingRelease& release) {
+    DISTLOCK_CHECK(release.at <= release.until);
+    DISTLOCK_CHECK(IsOpen(release) || core_.now < release.withdraws_until);
+    DISTLOCK_CHECK(release.listener.session == 0 || release.at <= release.answer_until);
+    DISTLOCK_CHECK(release.op == 0 || core_.IsInFlight(release.op, this));
+    DISTLOCK_CHECK(release.deferred_as == 0 || deferred_.at(release.deferred_as) == &release);
+    DISTLOCK_CHECK(release.op == 0 || release.deferred_as == 0);
+    sent += release.op != 0;
+    deferred += release.deferred_as != 0;
+  });
   DISTLOCK_CHECK(sent == sent_ && sent_ <= kMaxReleasesSent && deferred == deferred_.size());
   DISTLOCK_CHECK(deferred == 0 || sent_ == kMaxReleasesSent || !core_.store_up);
   DISTLOCK_CHECK(gone_.empty());  // whoever waited for it was told
-  return releases_.size();
+  return claims_.releases();
 }
 
 void PendingReleases::Finish(PendingRelease& release) {
@@ -285,7 +274,7 @@ void PendingReleases::Finish(PendingRelease& release) {
   SetOp(release, 0);
   deferred_.erase(release.deferred_as);
   const OwnerId owner = release.owner;
-  releases_.erase(owner);
+  claims_.EndRelease(owner);
   gone_.push_back(owner);
 }
 

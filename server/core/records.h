@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records that several parts of a broker core share: callers, waiters, leases, sessions and bundles. Plain records
+// The records that several parts of a broker core share: callers, waiters, leases, releases, sessions and bundles. Plain records
 // without behaviour; the part that owns them keeps their invariants. Each Timed has one deadline, kept in Timers.
 #pragma once
 
@@ -96,6 +96,39 @@ struct Lease : PartRecord {
 
 // Until when its client may believe in a lease that is promised for as long as possible.
 inline Instant BelieveUntil(const Lease& lease) { return std::min(lease.deadline, lease.hold_until); }
+
+// A release or withdrawal that is not confirmed.
+struct PendingRelease : PartRecord {
+  explicit PendingRelease(Part& of) : PartRecord(of) {}
+  LockName name;
+  OwnerId owner{};
+  // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it
+  // spares.
+  bool waiting = false;  // its place in the queue
+  bool holding = false;  // its grant
+  Duration block{};
+  bool has_min_hold = false;   // its grant; of one that this broker does not know, the store's record says
+  bool ends_min_hold = false;  // see StoreRelease
+  Listener listener;           // who is told the outcome
+  Instant answer_until{};      // the end of the listener's patience
+  uint64_t token = 0;          // of a lease of ours, for the answer
+  uint64_t only_token = 0;     // the grant that is meant; 0: whatever the owner has, which no caller can ask for
+  bool confirms = false;       // see StoreRelease::confirms; not once an attempt's outcome is not known
+  Instant not_before{};        // of an orphan: another try of its request may take it over until then
+  Instant until{};             // the store has forgotten it by itself then
+  Instant retry_at = kNever;
+  Instant
+      may_run_until{};  // an acquire of the owner may still run until then: release again after it if order was lost
+  // A withdrawal of unknown outcome may still run until then. It names no grant, so its owner does not ask meanwhile.
+  Instant withdraws_until{};
+  bool order_lost = false;   // a connection broke: the store may run that acquire after this release
+  uint64_t deferred_as = 0;  // its key among the deferred; 0: it is not deferred
+  OpId op = 0;
+  bool withdrawing = false;  // what `op` does; else it releases
+  Instant op_until{};        // it does nothing any more from then on, if it withdraws
+  uint64_t releasing = 0;    // the only_token that `op` was sent with
+  int attempts = 0;
+};
 
 // A stream that holds leases, or waits for some.
 struct Session : PartRecord {

@@ -5,9 +5,9 @@
 // Thread: the shard's.
 #pragma once
 
+#include "core/claims.h"
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
-#include "core/past_grants.h"
 #include "core/retrying_calls.h"
 
 namespace distlock::core {
@@ -20,8 +20,8 @@ struct RenewCall : RetryingCall {
 
 class RenewCalls final : public PartOf<RenewCall> {
  public:
-  RenewCalls(CoreContext& core, PastGrants& past_grants, LookScheduler& looks)
-      : core_(core), past_grants_(past_grants), looks_(looks), calls_(core, *this) {}
+  RenewCalls(CoreContext& core, Claims& claims, LookScheduler& looks)
+      : core_(core), claims_(claims), looks_(looks), calls_(core, *this) {}
 
   void Handle(Renew& in);
   void OnStoreUp() override;
@@ -37,7 +37,7 @@ class RenewCalls final : public PartOf<RenewCall> {
   void Send(RenewCall& call);
 
   CoreContext& core_;
-  PastGrants& past_grants_;
+  Claims& claims_;
   LookScheduler& looks_;
   RetryingCalls<RenewCall> calls_;
 };

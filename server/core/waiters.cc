@@ -57,22 +57,17 @@ void Waiters::Handle(Acquire& in) {
     detached_.emplace(listener.session, &waiter);
   }
   unplaced_.emplace(waiter.serial, &waiter);
-  if (IsTry(waiter.spec.owner)) tries_.emplace(waiter.spec.owner, &waiter);
-  const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
-  DISTLOCK_CHECK(fresh);
+  to_.claims.Ask(std::move(owned));
   Ask(waiter);
 }
 
 // The client has sent the request again before this broker noticed that the stream of an earlier try is over.
 void Waiters::EndOtherTry(const Acquire& in) {
-  if (!IsTry(in.owner)) return;
-  OwnerId least = in.owner;
-  std::fill(least.begin() + least.size() / 2, least.end(), uint8_t{0});
-  const auto other = tries_.lower_bound(least);
-  if (other == tries_.end() || !IsSameRequest(other->first, in.owner)) return;
+  Waiter* const other = to_.claims.OtherTry(in.owner);
+  if (other == nullptr) return;
   const Refused moved{
       .reason = RefusalReason::kCancelled, .cause = "its request_id has been sent again", .holders = {}};
-  Orphan(*other->second, &moved);
+  Orphan(*other, &moved);
 }
 
 // An earlier try may have been granted the lock after its stream was over. Nobody was told; it is kept for this one.
@@ -87,7 +82,7 @@ void Waiters::Ask(Waiter& waiter) {
   waiter.retry_at = kNever;
   // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks
   // then.
-  const bool blocked = to_.releases.Contains(waiter.spec.owner);
+  const bool blocked = to_.claims.ReleaseOf(waiter.spec.owner) != nullptr;
   if (!blocked && core_.store_up) {
     const Acquire& spec = waiter.spec;
     const Duration timeout = core_.AttemptTimeout(spec.ttl);
@@ -145,28 +140,26 @@ void Waiters::OnTimer(Waiter& waiter) {
 
 // The answer to an attempt of a waiter that is gone: withdrawn meanwhile, perhaps asked for anew.
 void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
-  PendingRelease* const release = to_.releases.Find(op.owner);
+  PendingRelease* const release = to_.claims.ReleaseOf(op.owner);
   // A broken connection may have let the attempt overtake the withdrawal.
   if (std::holds_alternative<StoreUnknown>(reply.outcome) && release != nullptr) release->order_lost = true;
   const bool is_granted = std::holds_alternative<AcquireGranted>(reply.outcome);
   if (is_granted) to_.releases.OnReachedNobody(op.owner);
   const bool took_effect = is_granted || std::holds_alternative<AcquireQueued>(reply.outcome);
-  const bool known = Contains(op.owner) || release != nullptr || to_.leases.Contains(op.owner) ||
-                     to_.past_grants.Contains(op.owner) || IsRepeatable(op.owner);
-  if (took_effect && !known) {
+  if (took_effect && !to_.claims.IsKnown(op.owner)) {
     to_.releases.Pursue(to_.releases.Start(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
   }
 }
 
 void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  const auto found = waiters_.find(op.owner);
-  if (found == waiters_.end() || found->second->serial != op.waiter) return OnLateReply(op, reply);
-  Waiter& waiter = *found->second;
+  Waiter* const found = to_.claims.WaiterOf(op.owner);
+  if (found == nullptr || found->serial != op.waiter) return OnLateReply(op, reply);
+  Waiter& waiter = *found;
   const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
   if (!answered) waiter.may_run_until = std::max(waiter.may_run_until, op.runs_until);
   if (waiter.op == id) waiter.op = 0;
   // The release under way undoes whatever this answer says; OnReleased asks again.
-  if (to_.releases.Contains(op.owner)) return;
+  if (to_.claims.ReleaseOf(op.owner) != nullptr) return;
   if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
     return OnGranted(waiter, *granted, op.sent);
   }
@@ -300,8 +293,7 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
   const Instant may_run_until = LatestRun(waiter);
   // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and
   // must be done: when that grant has been released through another broker, the repeat may have a place in the queue.
-  const bool told =
-      waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && to_.past_grants.Contains(waiter.spec.owner);
+  const bool told = waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && to_.claims.IsLeft(waiter.spec.owner);
   const bool may_exist = waiter.exists || waiter.op != 0 || may_run_until != Instant{};
   if (may_exist && !told) {
     PendingRelease& release = to_.releases.Start(waiter.spec.name, waiter.spec.owner, /*waiting=*/true,
@@ -322,9 +314,7 @@ void Waiters::Forget(Waiter& waiter) {
       session != nullptr && !waiter.spec.reentry.empty()) {
     session->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
   }
-  const OwnerId owner = waiter.spec.owner;
-  tries_.erase(owner);
-  waiters_.erase(owner);
+  to_.claims.EndAsking(waiter.spec.owner);
 }
 
 void Waiters::AskForPart(Bundle& bundle) {
@@ -337,7 +327,7 @@ void Waiters::AskForPart(Bundle& bundle) {
   waiter.may_run_until = bundle.may_run_until;  // the call for all may take it yet
   waiter.began = core_.now;
   unplaced_.emplace(waiter.serial, &waiter);
-  waiters_.emplace(waiter.spec.owner, std::move(owned));
+  to_.claims.Ask(std::move(owned));
   Ask(waiter);
 }
 
@@ -352,7 +342,7 @@ void Waiters::OnStoreUp() {
 // A repeat of the request has come during the release: its attempt waited for this, or its place or grant went with the
 // release.
 void Waiters::OnReleased(const OwnerId& owner) {
-  Waiter* const waiter = Find(owner);
+  Waiter* const waiter = to_.claims.WaiterOf(owner);
   if (waiter == nullptr) return;
   if (waiter->queued) LosePlace(*waiter);
   Ask(*waiter);
@@ -368,11 +358,6 @@ void Waiters::LosePlace(Waiter& waiter) {
   waiter.queued = false;
   unplaced_.emplace(waiter.serial, &waiter);
   to_.queues.Leave(waiter);
-}
-
-Waiter* Waiters::Find(const OwnerId& owner) const {
-  const auto found = waiters_.find(owner);
-  return found == waiters_.end() ? nullptr : found->second.get();
 }
 
 }  // namespace distlock::core

@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
+#include "core/claims.h"
 #include "core/core_context.h"
-#include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
 #include "core/records.h"
@@ -38,7 +37,7 @@ class Waiters final : public PartOf<Waiter> {
     Grants& grants;
     Bundles& bundles;
     PendingReleases& releases;
-    PastGrants& past_grants;
+    Claims& claims;
   };
   Waiters(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
@@ -86,11 +85,7 @@ class Waiters final : public PartOf<Waiter> {
   // Until when an attempt whose answer is not known may take effect.
   Instant LatestRun(const Waiter& waiter) const;
 
-  // Null: no acquire of `owner` is unanswered.
-  Waiter* Find(const OwnerId& owner) const;
-  bool Contains(const OwnerId& owner) const { return waiters_.contains(owner); }
-  size_t size() const { return waiters_.size(); }
-  bool IsIdle() const override { return waiters_.empty(); }
+  bool IsIdle() const override { return to_.claims.waiters() == 0; }
   size_t Check() const override;
 
  private:
@@ -120,10 +115,8 @@ class Waiters final : public PartOf<Waiter> {
 
   CoreContext& core_;
   const Neighbours to_;
-  absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
   absl::btree_map<uint64_t, Waiter*> unplaced_;   // by serial: without a place in the store's queue
   absl::btree_map<SessionId, Waiter*> detached_;  // calls that wait for a detached grant
-  absl::btree_map<OwnerId, Waiter*> tries_;       // of requests, by owner: those of one request stand beside each other
 };
 
 }  // namespace distlock::core

@@ -23,10 +23,10 @@ struct Keeper : Alone {
 
   Looks looks;
   LostParts parts;
-  PastGrants past_grants{core};
-  PendingReleases releases{core, looks};
+  Claims claims{core};
+  PendingReleases releases{core, claims, looks};
   Sessions sessions{core, none};
-  Leases leases{core, sessions, parts, releases, past_grants};
+  Leases leases{core, claims, sessions, parts, releases};
 
   Session& session() { return *sessions.Find(1); }
   // Granted just now to that request of session 1. `label`: under which the session may take it again.
@@ -92,7 +92,7 @@ TEST(LeaseRecords, NothingIsLeftOfAForgottenOne) {
   t.leases.RenewSoon(lease);
   t.Take<Notify>();
   t.leases.Forget(lease);
-  EXPECT_EQ(t.leases.Find(Owner(1)), nullptr);
+  EXPECT_EQ(t.claims.LeaseOf(Owner(1)), nullptr);
   EXPECT_TRUE(t.session().leases.empty());
   EXPECT_TRUE(t.session().reentrant.empty());
   EXPECT_EQ(t.core.timers.size(), 1u) << "the session's own";
@@ -100,7 +100,7 @@ TEST(LeaseRecords, NothingIsLeftOfAForgottenOne) {
   t.leases.RenewAtRisk();
   EXPECT_TRUE(t.Renewing().empty());
   EXPECT_TRUE(t.Take<Notify>().empty());
-  EXPECT_EQ(t.releases.size(), 0u);
+  EXPECT_EQ(t.claims.releases(), 0u);
 }
 
 TEST(LeaseRecords, OnlyThoseAtRiskAreRenewedTogetherInOrderOfCreation) {
@@ -203,8 +203,8 @@ TEST(LeaseRecords, ALostPartIsLeftToItsBundle) {
   t.leases.OnTimer(lease);
   EXPECT_EQ(t.parts.causes, (std::vector<std::string>{"an administrator took it: stuck", "the store no longer has it",
                                                       "could not be renewed in time: no answer from the store"}));
-  EXPECT_EQ(t.leases.size(), 1u);
-  EXPECT_EQ(t.releases.size(), 0u);
+  EXPECT_EQ(t.claims.leases(), 1u);
+  EXPECT_EQ(t.claims.releases(), 0u);
   EXPECT_TRUE(t.Take<Notify>().empty());
   EXPECT_TRUE(t.Take<Fact>().empty());
 }

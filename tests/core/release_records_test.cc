@@ -12,7 +12,8 @@ namespace {
 
 struct Releases : Alone {
   Looks looks;
-  PendingReleases releases{core, looks};
+  Claims claims{core};
+  PendingReleases releases{core, claims, looks};
 
   // Whether the record is gone after this answer to the command `op`.
   bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {
@@ -36,9 +37,9 @@ TEST(ReleaseRecords, AConfirmedReleaseIsGone) {
   t.releases.Pursue(t.Start(/*waiting=*/false));
   const auto sent = t.Take<StoreRelease>();
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_TRUE(t.releases.Contains(Owner(1)));
+  EXPECT_NE(t.claims.ReleaseOf(Owner(1)), nullptr);
   EXPECT_TRUE(t.Answer(sent[0].op, GiveBackDone{.was_holder = true}));
-  EXPECT_FALSE(t.releases.Contains(Owner(1)));
+  EXPECT_EQ(t.claims.ReleaseOf(Owner(1)), nullptr);
   EXPECT_EQ(t.core.timers.size(), 0u);
 }
 
@@ -75,19 +76,19 @@ TEST(ReleaseRecords, ASecondReasonJoinsTheFirst) {
   PendingRelease& release = t.Start(/*waiting=*/false, Duration::zero(), 5);
   EXPECT_EQ(&t.Start(/*waiting=*/false, Duration::zero(), 7), &release);
   EXPECT_EQ(release.only_token, 7u) << "of two grants of one owner the earlier has ended";
-  EXPECT_TRUE(t.releases.IsReleasing(Owner(1), 7));
-  EXPECT_FALSE(t.releases.IsReleasing(Owner(1), 8));
+  EXPECT_TRUE(t.claims.IsReleasing(Owner(1), 7));
+  EXPECT_FALSE(t.claims.IsReleasing(Owner(1), 8));
   t.Start(/*waiting=*/false);
   EXPECT_EQ(release.only_token, 0u) << "whatever the owner has";
-  EXPECT_TRUE(t.releases.IsReleasing(Owner(1), 8));
-  EXPECT_EQ(t.releases.size(), 1u);
+  EXPECT_TRUE(t.claims.IsReleasing(Owner(1), 8));
+  EXPECT_EQ(t.claims.releases(), 1u);
 }
 
 TEST(ReleaseRecords, APlaceInTheQueueIsNoGrant) {
   Releases t;
   t.Start(/*waiting=*/true);
-  EXPECT_FALSE(t.releases.IsReleasing(Owner(1), 0));
-  EXPECT_TRUE(t.releases.Contains(Owner(1)));
+  EXPECT_FALSE(t.claims.IsReleasing(Owner(1), 0));
+  EXPECT_NE(t.claims.ReleaseOf(Owner(1)), nullptr);
 }
 
 TEST(ReleaseRecords, TheEndOfABlockIsLookedAt) {
@@ -105,7 +106,7 @@ TEST(ReleaseRecords, WhatTheStoreMustHaveForgottenIsGone) {
   t.Pass(release.until - t.now);
   ASSERT_EQ(t.PopDue(), &release);
   EXPECT_TRUE(t.IsDueAndGone(release));
-  EXPECT_EQ(t.releases.size(), 0u);
+  EXPECT_EQ(t.claims.releases(), 0u);
 }
 
 }  // namespace

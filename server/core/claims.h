@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Claims: what the store has, or may have, under an owner id. Each owner has one record here, whatever its state: it
+// asks, or has a place in the queue (Waiter), has the lock (Lease), is being given back (PendingRelease), or is left to
+// its ttl. The parts that act on these records own their rules; this table owns the records, and says which may stand
+// beside each other.
+//
+//   none ─ Ask ─> asks ─ Hold ─> holds ─┬─ GiveBack ──> is given back ─> none
+//                                       └─ LeaveToTtl ─> left ────────── none, when its time has passed
+//
+// A request may come again, so an owner asks also while its former grant is given back or left to its ttl, and an owner
+// whose grant came by another path is given back although it asks.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/core_context.h"
+#include "core/records.h"
+
+namespace distlock::core {
+
+struct Claim {
+  std::unique_ptr<Waiter> waiter;           // null: it does not ask
+  std::unique_ptr<Lease> lease;             // null: it is renewed for no stream and no bundle
+  std::unique_ptr<PendingRelease> release;  // null: nothing of it is being given back
+  // A grant that was made here and is not renewed here: of a detached lease, or of one that is left to expire. While it
+  // may last, a second message about it is no reason to release it. The store may keep it until `left_until`; its client
+  // may believe in it until `promised_until`.
+  Instant left_until{};
+  Instant promised_until{};
+  uint32_t bundles = 0;    // those that take, or have taken, a lock for it
+  uint32_t adoptions = 0;  // calls after which it is to have a lease that the store may have given it already
+};
+
+class Claims {
+ public:
+  explicit Claims(CoreContext& core) : core_(core) {}
+
+  // Whether a record here answers for what the store may have of the owner. Of a repeatable owner another broker may.
+  bool IsKnown(const OwnerId& owner);
+  // Whether an answer on its way may still give the owner a lock, or its client may believe in one that is not renewed
+  // here.
+  bool MayChange(const OwnerId& owner) const;
+  // Whether a request under this owner is answered by what is here already.
+  bool IsInUse(const OwnerId& owner) const { return WaiterOf(owner) != nullptr || LeaseOf(owner) != nullptr; }
+
+  // ---- it asks. REQUIRES: it neither asks nor holds.
+  Waiter& Ask(std::unique_ptr<Waiter> waiter);
+  void EndAsking(OwnerId owner);
+  Waiter* WaiterOf(const OwnerId& owner) const;  // null: it does not ask
+  // What asks for another try of the same request. Null: nothing.
+  Waiter* OtherTry(const OwnerId& owner) const;
+  size_t waiters() const { return waiters_; }
+  template <typename Look>
+  void ForEachWaiter(Look look) const {
+    for (const auto& [owner, claim] : claims_) {
+      if (claim->waiter != nullptr) look(*claim->waiter);
+    }
+  }
+
+  // ---- it holds. REQUIRES: it has no lease. The caller ends what it asks before this Step ends.
+  Lease& Hold(std::unique_ptr<Lease> lease);
+  void EndLease(OwnerId owner);
+  Lease* LeaseOf(const OwnerId& owner) const;  // null: it has none here
+  size_t leases() const { return leases_; }
+  template <typename Look>
+  void ForEachLease(Look look) const {
+    for (const auto& [owner, claim] : claims_) {
+      if (claim->lease != nullptr) look(*claim->lease);
+    }
+  }
+
+  // ---- it is given back. REQUIRES: nothing of it is being given back.
+  PendingRelease& GiveBack(std::unique_ptr<PendingRelease> release);
+  void EndRelease(OwnerId owner);
+  PendingRelease* ReleaseOf(const OwnerId& owner) const;  // null: nothing of it is being given back
+  // Whether its grant with this token (0: any) is on its way back to the store.
+  bool IsReleasing(const OwnerId& owner, uint64_t token) const;
+  size_t releases() const { return releases_; }
+  template <typename Look>
+  void ForEachRelease(Look look) const {
+    for (const auto& [owner, claim] : claims_) {
+      if (claim->release != nullptr) look(*claim->release);
+    }
+  }
+
+  // ---- it is left to its ttl. Replaces what is known of it.
+  void LeaveToTtl(const OwnerId& owner, Instant until, Instant promised_until = {});
+  void ForgetLeft(const OwnerId& owner);
+  bool IsLeft(const OwnerId& owner);  // and may last
+  size_t left();                      // how many may last
+
+  // ---- what is to have a lock
+  void AddBundle(const OwnerId& owner) { ++At(owner).bundles; }
+  void RemoveBundle(const OwnerId& owner);
+  void AddAdoption(const OwnerId& owner) { ++At(owner).adoptions; }
+  void RemoveAdoption(const OwnerId& owner);
+
+  // Crashes if a record is in two states that exclude each other, or the orders differ from it.
+  void Check() const;
+
+ private:
+  Claim& At(const OwnerId& owner);
+  const Claim* Find(const OwnerId& owner) const;
+  void DropIfEmpty(const OwnerId& owner);
+  void DropOld();
+
+  CoreContext& core_;
+  absl::flat_hash_map<OwnerId, std::unique_ptr<Claim>> claims_;
+  absl::btree_map<OwnerId, Waiter*> tries_;  // of requests that ask: those of one request stand beside each other
+  absl::btree_set<std::pair<Instant, OwnerId>> by_end_;  // those that are left to their ttl
+  size_t waiters_ = 0;
+  size_t leases_ = 0;
+  size_t releases_ = 0;
+};
+
+}  // namespace distlock::core
