@@ -237,7 +237,8 @@ size_t Waiters::Check() const {
     } else {
       DISTLOCK_CHECK(unplaced_.at(waiter.serial) == &waiter);
       // It is asked for again: by its own deadline, when the store is up, or when its owner is released.
-      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up || to_.claims.ReleaseOf(waiter.spec.owner) != nullptr);
+      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up ||
+                     to_.claims.ReleaseOf(waiter.spec.owner) != nullptr);
     }
     unplaced += !waiter.queued;
     deadlines += waiter.at != kNever;

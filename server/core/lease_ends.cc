@@ -20,12 +20,30 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   NoteEnd(lease, FactKind::kLost, reason, cause);
   TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
   if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
+  if (core_.now < lease.adopted_until) {
+    BeginEnding(lease);
+    return FreeAt(lease, lease.adopted_until);
+  }
   PendingRelease& release = StartRelease(lease, lease.lock_delay);
   release.token = lease.token;
-  const Duration believed = lease.adopted_until - core_.now;
   Forget(lease);
-  if (believed > Duration::zero()) return releases_.PursueLater(release, believed);
   releases_.Pursue(release);
+}
+
+// Nobody is promised the lease any more, and it is not renewed.
+void Leases::BeginEnding(Lease& lease) {
+  lease.had_by = lease.listener;
+  Unlist(lease);
+  lease.ending = true;
+  if (lease.at_risk) at_risk_.erase(lease.serial);
+  lease.at_risk = false;
+}
+
+// It is freed when the belief in former promises has ended, or when its client says that it has.
+void Leases::FreeAt(Lease& lease, Instant at) {
+  lease.free_at = at;
+  ending_of_.emplace(std::make_tuple(lease.had_by.session, lease.had_by.request, lease.serial), &lease);
+  Arm(lease);
 }
 
 void Leases::Release(Lease& lease, Listener listener, Duration block, bool confirms, bool keeps_min_hold) {
@@ -71,17 +89,13 @@ void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_a
 }
 
 void Leases::End(Lease& lease) {
-  const SessionId session_of = lease.listener.session;
   Instant promised = lease.promised_until;
   if (const Session* const session = sessions_.Find(lease.listener.session);
       session != nullptr && session->kind == SessionKind::kSession) {
     promised = session->promised_until;
   }
-  Unlist(lease);
+  BeginEnding(lease);
   promised = std::min(promised, BelieveUntil(lease));
-  lease.ending = true;
-  if (lease.at_risk) at_risk_.erase(lease.serial);
-  lease.at_risk = false;
   const bool former_believes = core_.now < lease.former_believes_until;
   if (former_believes) promised = std::max(promised, lease.former_believes_until);
   // This broker is about to go, and cannot know when the next one comes.
@@ -97,21 +111,28 @@ void Leases::End(Lease& lease) {
       return Release(lease, Listener{}, lease.lock_delay);
     case OnDisconnect::kSafe:
       if (promised <= core_.now) return Release(lease, Listener{}, lease.lock_delay);
-      lease.free_at = promised;
-      lease.session_of = session_of;
-      ending_of_.emplace(std::make_pair(session_of, lease.serial), &lease);
-      return Arm(lease);
+      return FreeAt(lease, promised);
   }
 }
 
 uint32_t Leases::FreeEndingOf(SessionId session) {
   uint32_t freed = 0;
-  for (auto at = ending_of_.lower_bound({session, 0}); at != ending_of_.end() && at->first.first == session;
-       at = ending_of_.lower_bound({session, 0}), ++freed) {
+  const auto next = [&] { return ending_of_.lower_bound({session, 0, 0}); };
+  for (auto at = next(); at != ending_of_.end() && at->second->had_by.session == session; at = next(), ++freed) {
     Lease& lease = *at->second;
     Release(lease, Listener{}, lease.lock_delay);
   }
   return freed;
+}
+
+// Its client was told that it has lost the lease, and says now that it believes in it no more.
+void Leases::FreeLost(SessionId session, RequestId acquire) {
+  const auto next = [&] { return ending_of_.lower_bound({session, acquire, 0}); };
+  for (auto at = next();
+       at != ending_of_.end() && at->second->had_by.session == session && at->second->had_by.request == acquire;
+       at = next()) {
+    Release(*at->second, Listener{}, at->second->lock_delay);
+  }
 }
 
 void Leases::Move(Lease& lease) {
@@ -126,7 +147,7 @@ void Leases::Forget(Lease& lease) {
   core_.timers.Cancel(lease);
   if (lease.at_risk) at_risk_.erase(lease.serial);
   renewals_.Remove(lease);
-  if (lease.free_at != kNever) ending_of_.erase({lease.session_of, lease.serial});
+  if (lease.free_at != kNever) ending_of_.erase({lease.had_by.session, lease.had_by.request, lease.serial});
   Unlist(lease);
   claims_.EndLease(lease.owner);
 }
@@ -182,6 +203,7 @@ void Leases::Handle(const core::Release& in) {
         return EndByClient(taken, listener, in.lapsed, /*by_acquire=*/true);
       }
     }
+    FreeLost(in.session, in.acquire);
     core_.Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
     return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
   }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,9 @@ class Leases final : public PartOf<Lease> {
   void EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire);
   void Unlist(Lease& lease);
   void CheckHolder(const Lease& lease) const;
+  void BeginEnding(Lease& lease);
+  void FreeAt(Lease& lease, Instant at);
+  void FreeLost(SessionId session, RequestId acquire);
 
   CoreContext& core_;
   Claims& claims_;
@@ -97,8 +101,9 @@ class Leases final : public PartOf<Lease> {
   KeptParts& kept_parts_;
   PendingReleases& releases_;
   Renewals renewals_;
-  absl::btree_map<uint64_t, Lease*> at_risk_;                          // by serial
-  absl::btree_map<std::pair<SessionId, uint64_t>, Lease*> ending_of_;  // those with session_of, by it and by serial
+  absl::btree_map<uint64_t, Lease*> at_risk_;  // by serial
+  // Those with free_at, by who had them, and by serial: a session may use the id of a request again.
+  absl::btree_map<std::tuple<SessionId, RequestId, uint64_t>, Lease*> ending_of_;
 };
 
 }  // namespace distlock::core

@@ -73,7 +73,7 @@ struct Lease : PartRecord {
   Instant hold_until = kNever;  // max_hold
   Instant next_renew{};
   Instant free_at = kNever;
-  SessionId session_of = 0;  // that had it, if free_at is set
+  Listener had_by;           // who had it before it began to end
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
   // It was taken over from another stream, whose promise may still be believed in until then: not freed earlier.
   Instant former_believes_until{};

@@ -247,6 +247,10 @@ TEST(Adoptions, MaxHoldCountsFromTheFirstGrant) {
   EXPECT_EQ(t.granted.valid_for, Told(seconds(2))) << "20 s of 22 have passed";
   t.Pass(seconds(2));
   EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kMaxHold);
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "its client may believe by the former promise";
+  t.Do(Release{.session = 1, .request = 20, .acquire = 7, .name = {}});
+  EXPECT_EQ(t.Event<Released>(1, 20).outcome, ReleaseOutcome::kAlreadyGone);
+  EXPECT_EQ(t.Take<StoreRelease>().owner, Owner(6)) << "it believes no more";
 
   OneSession late;
   adopt.max_hold = seconds(20);
