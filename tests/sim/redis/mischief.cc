@@ -211,6 +211,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     acquire.ttl = milliseconds(Pick(kTtlMs, action.b));
     acquire.lock_delay = milliseconds(Pick(kDelayMs, action.c));
     acquire.max_hold = milliseconds(Pick(kDelayMs, action.a + action.b));
+    acquire.min_hold = milliseconds(Pick(kDelayMs, action.b + action.c));
     if (action.a % 5 == 0) {
       acquire.run_before = core::Instant(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
     }
@@ -234,7 +235,8 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     return core::StoreRelease{.name = lock,
                               .owner = Holder(action, lock),
                               .token = Token(action, lock),
-                              .block = milliseconds(Pick(kBlockMs, action.a))};
+                              .block = milliseconds(Pick(kBlockMs, action.a)),
+                              .ends_min_hold = action.b % 2 == 0};
   }
   if (verb == Deed::kWithdraw) {
     const core::OwnerId owner = action.a % 2 == 0 ? Owner(action) : Holder(action, lock);
@@ -277,6 +279,7 @@ std::string Mischief::VoteBytes(const Action& action) const {
                     .want = Want(action),
                     .ttl = milliseconds(Pick(kTtlMs, action.b)),
                     .lock_delay = milliseconds(Pick(kDelayMs, action.c)),
+                    .min_hold = milliseconds(Pick(kDelayMs, action.a + action.c)),
                     .info = std::string(Pick(kInfos, action.b)),
                     .place = Pick(kPlaces, action.c + action.b),
                     .mark = Pick(kMarks, action.c).last};
