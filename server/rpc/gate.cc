@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kMostResolved = 1024;
 constexpr size_t kPatternsNamed = 5;
+// The name of a caller whose proof is wrong.
+constexpr char kUnproven[] = "unproven";
 
 std::string Text(std::string_view text) { return std::string(text); }
 
@@ -66,9 +68,7 @@ void Gate::Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) {
-  Visitor visitor;
-  if (!asks()) return visitor;
+std::variant<access::Caller, v1::Refusal> Gate::Prove(const access::PeerFacts& facts, AccessOutcome if_wrong) {
   absl::StatusOr<access::Caller> caller;
   {
     std::lock_guard lock(mu_);
@@ -79,30 +79,38 @@ std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) 
                                .trust_domains = book_.policy == nullptr ? nullptr : &book_.policy->trust_domains},
                               options_.unix_seconds());
   }
-  if (!caller.ok()) {
-    const std::string problem(caller.status().message().data(), caller.status().message().size());
-    Tell({.outcome = options_.allow_all ? AccessOutcome::kWouldDeny : AccessOutcome::kDenied,
-          .verb = {},
-          .who = "unproven",
-          .peer = facts.peer,
-          .problem = problem});
-    if (!options_.allow_all) return contract::MakeRefusal(core::RefusalReason::kUnauthenticated, problem);
-    // Nothing of it lasts, so each of its calls is told.
-    caller = access::Caller{.principals = {}, .name = "unproven", .peer = facts.peer, .token = {}, .proof_until_s = 0};
-  }
-  visitor.caller = std::make_shared<const access::Caller>(*std::move(caller));
+  if (caller.ok()) return *std::move(caller);
+  const std::string problem(caller.status().message().data(), caller.status().message().size());
+  Tell({.outcome = if_wrong, .verb = {}, .who = kUnproven, .peer = facts.peer, .problem = problem});
+  return contract::MakeRefusal(core::RefusalReason::kUnauthenticated, problem);
+}
+
+Visitor Gate::VisitorOf(access::Caller caller) {
+  Visitor visitor;
+  visitor.caller = std::make_shared<const access::Caller>(std::move(caller));
   Resolve(visitor);
   return visitor;
 }
 
+std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) {
+  if (!asks()) return Visitor();
+  auto proven = Prove(facts, options_.allow_all ? AccessOutcome::kWouldDeny : AccessOutcome::kDenied);
+  if (auto* caller = std::get_if<access::Caller>(&proven)) return VisitorOf(std::move(*caller));
+  if (!options_.allow_all) return std::get<v1::Refusal>(std::move(proven));
+  // Nothing of it lasts, so each of its calls is told.
+  return VisitorOf({.principals = {}, .name = kUnproven, .peer = facts.peer, .token = {}, .proof_until_s = 0});
+}
+
 std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts) {
-  auto arrived = Arrive(facts);
-  const auto* const now = std::get_if<Visitor>(&arrived);
-  if (now == nullptr || now->identity() == visitor.identity()) return arrived;
+  if (!asks()) return Visitor();
+  auto proven = Prove(facts, AccessOutcome::kDenied);
+  auto* const caller = std::get_if<access::Caller>(&proven);
+  if (caller == nullptr) return std::get<v1::Refusal>(std::move(proven));
+  if (caller->name == visitor.identity()) return VisitorOf(std::move(*caller));
   return contract::MakeRefusal(
       core::RefusalReason::kPermissionDenied,
-      contract::CleanText(absl::StrCat("the session is ", visitor.identity(), "'s, and the new proof is ",
-                                       now->identity(), "'s: the old one stays; open another session")));
+      contract::CleanText(absl::StrCat("the session is ", visitor.identity(), "'s, and the new proof is ", caller->name,
+                                       "'s: the old one stays; open another session")));
 }
 
 std::optional<std::chrono::seconds> Gate::ProofLeft(const Visitor& visitor) const {

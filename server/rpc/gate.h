@@ -82,8 +82,8 @@ class Gate {
 
   // The caller of a call that has just arrived; or UNAUTHENTICATED, when a proof is wrong.
   std::variant<Visitor, v1::Refusal> Arrive(const access::PeerFacts& facts);
-  // The same caller with another proof, as `facts` show it; UNAUTHENTICATED, when the proof is wrong, and
-  // PERMISSION_DENIED, when it is somebody else's.
+  // The same caller with another proof, as `facts` show it; also with allow_all UNAUTHENTICATED, when the proof is
+  // wrong, and PERMISSION_DENIED, when it is somebody else's.
   std::variant<Visitor, v1::Refusal> ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts);
   // How long the visitor may take new locks by its proof; nullopt: no end is known.
   std::optional<std::chrono::seconds> ProofLeft(const Visitor& visitor) const;
@@ -119,6 +119,9 @@ class Gate {
   };
   using Answer = std::optional<v1::Refusal>;
 
+  // Who is proven; a wrong proof is told with the outcome `if_wrong`.
+  std::variant<access::Caller, v1::Refusal> Prove(const access::PeerFacts& facts, AccessOutcome if_wrong);
+  Visitor VisitorOf(access::Caller caller);
   Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);
   void Resolve(Visitor& visitor);
   Answer CheckProof(const Visitor& visitor) const;

@@ -129,6 +129,29 @@ TEST_F(Token, ANewOneThatIsWrongOrSomebodyElsesIsRefused) {
   EXPECT_EQ(refused({.peer = "p"}), v1::REFUSAL_REASON_PERMISSION_DENIED) << "proves nothing";
 }
 
+// With allow_all, too: the session has a proof that counts.
+TEST_F(Token, ANewOneThatIsWrongIsNamedWhereNothingElseIsRefused) {
+  std::vector<AccessOutcome> told;
+  Gate gate({.asks = true,
+             .allow_all = true,
+             .on_access = [&](const AccessEvent& event) { told.push_back(event.outcome); },
+             .unix_seconds = [] { return kNow; },
+             .boot_ns = [] { return int64_t{0}; }});
+  gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  const auto visitor = std::get<Visitor>(gate.Arrive(Facts(old_, "old")));
+  const auto refused = [&](const Visitor& who, const access::PeerFacts& facts) {
+    return std::get<v1::Refusal>(gate.ArriveAgain(who, facts));
+  };
+  const v1::Refusal over = refused(visitor, Facts(new_, "new", kNow - 1000));
+  EXPECT_EQ(over.reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  EXPECT_THAT(over.message(), HasSubstr("expired"));
+  EXPECT_THAT(told, testing::ElementsAre(AccessOutcome::kDenied));
+  EXPECT_EQ(refused(visitor, Facts(new_, "new", kNow + 10, "another")).reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  const auto unproven = std::get<Visitor>(gate.Arrive(Facts(new_, "old")));
+  EXPECT_THAT(told, testing::ElementsAre(AccessOutcome::kDenied, AccessOutcome::kWouldDeny));
+  EXPECT_EQ(refused(unproven, Facts(new_, "old")).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+}
+
 // A session whose token ends, and goes on with another one.
 TEST_F(Token, ASessionOutlivesIt) {
   Guarded guarded("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [acquire]}\n");

@@ -4,7 +4,7 @@ from typing import Optional
 
 from distlock import _convert
 from distlock._clock import NEVER, SECOND
-from distlock._lease import MOST_AHEAD, Effects, Lease, Link, Phase, Request
+from distlock._lease import FIRST_MAX_BYTES, MOST_AHEAD, Effects, Lease, Link, Phase, Request
 from distlock._moves import MovingTable
 from distlock._table import LEAST_PAUSE
 from distlock.errors import Refused
@@ -72,7 +72,7 @@ class ListeningTable(MovingTable):
         if now - sent > link.validity // 6:
             link.heartbeat_due = True
         self.wake_at(min(link.heartbeat_at, link.session.deadline))
-        link.max_bytes = opened.max_message_bytes or 64 << 10
+        link.max_bytes = opened.max_message_bytes or FIRST_MAX_BYTES
         link.most_ahead = opened.max_unanswered or MOST_AHEAD
         link.authenticates = "authenticate" in opened.features
         if link is self.link:

@@ -15,6 +15,7 @@ from distlock.v1 import lock_service_pb2 as wire
 Effects = List[Tuple[Callable[..., object], Tuple[Any, ...]]]
 
 MOST_AHEAD = 256  # commands without any event, until the broker has said how many it takes
+FIRST_MAX_BYTES = 64 << 10  # of a message, until the broker has said how many it takes
 FRAME = 8  # tag and length of a command in its message, at most
 
 
@@ -107,8 +108,7 @@ class Link:
         self.validity = self.interval = 0
         self.heartbeat_at = self.drained_at = NEVER
         self.broker_id = ""
-        self.max_bytes = 64 << 10
-        self.most_ahead = MOST_AHEAD
+        self.max_bytes, self.most_ahead = FIRST_MAX_BYTES, MOST_AHEAD
         self._ahead: Dict[int, range] = {}  # of each id that a command without any event takes: all its ids
         self._commands_ahead = 0
         self.authenticates = False
@@ -118,7 +118,7 @@ class Link:
     def start(self, now: int, grace: int) -> None:
         self.commands.clear()
         self._ahead.clear()
-        self.most_ahead, self._commands_ahead = MOST_AHEAD, 0
+        self.max_bytes, self.most_ahead, self._commands_ahead = FIRST_MAX_BYTES, MOST_AHEAD, 0
         self.authenticates, self.shown, self.proof = False, None, 0
         self.session = SessionBelief(now, grace)
         self.streaming = True

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tags that the completion queues of the CallThreads carry, and two ways to run a tag without its queue.
+// The tags that the completion queues of the CallThreads carry, and ways to run a tag without its queue.
 //
 // Thread: as each declaration says.
 #pragma once
@@ -26,6 +26,10 @@ class CallTag {
 // Runs `tag` after the turns that this thread lends to the shards it has posted to. On any other thread than the
 // CallThreads it runs at once.
 void RunAfterTurn(CallTag& tag);
+
+// Runs `tag` later: on one of the CallThreads, this one or else the queue's, when it has served what arrives there
+// meanwhile, and after the tags that were put off before. Thread: any.
+void PutOff(CallTag& tag, grpc::CompletionQueue& queue);
 
 // A tag whose operation has completed, and its result.
 struct Completed {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,29 +20,88 @@ namespace {
 constexpr unsigned kMaxThreads = 16;
 constexpr int kMostTagsPerTurn = 64;
 
-thread_local std::vector<CallTag*>* after_turn = nullptr;
+// What one thread runs besides what its queue brings.
+class TagRunner {
+ public:
+  explicit TagRunner(grpc::CompletionQueue& queue) : queue_(queue) { of_this_thread = this; }
+  ~TagRunner() { of_this_thread = nullptr; }
 
-void RunTags(grpc::CompletionQueue& queue) {
-  std::vector<CallTag*> later;
-  std::vector<CallTag*> now;
-  after_turn = &later;
+  // Until the queue is shut down.
+  void Run();
+  void AfterTurn(CallTag& tag) { after_turn_.push_back(&tag); }
+  void PutOff(CallTag& tag) { put_off_.push_back(&tag); }
+
+  static thread_local TagRunner* of_this_thread;
+
+ private:
+  // Runs the next tag that has arrived. False: none has; without `wait`, or because the queue is shut down.
+  bool RunNext(bool wait);
+  void RunPutOff() {
+    CallTag* const tag = put_off_.front();
+    put_off_.pop_front();
+    tag->Run(true);
+  }
+  void TakeTurns();
+
+  grpc::CompletionQueue& queue_;
+  shard::LentTurns turns_;
+  std::vector<CallTag*> after_turn_;
+  std::vector<CallTag*> now_;
+  // Each belongs to a call that is not done, so the queue is shut down only when there is none.
+  std::deque<CallTag*> put_off_;
+};
+
+thread_local TagRunner* TagRunner::of_this_thread = nullptr;
+
+bool TagRunner::RunNext(bool wait) {
   void* tag = nullptr;
   bool ok = false;
-  shard::LentTurns turns;
-  while (queue.Next(&tag, &ok)) {
-    static_cast<CallTag*>(tag)->Run(ok);
-    // Events that have arrived meanwhile share the turn.
-    for (int more = 0; turns.wanted() && more < kMostTagsPerTurn; ++more) {
-      if (queue.AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_MONOTONIC)) != grpc::CompletionQueue::GOT_EVENT) break;
-      static_cast<CallTag*>(tag)->Run(ok);
-    }
-    turns.Take();
-    now.swap(later);
-    for (CallTag* next : now) next->Run(true);
-    now.clear();
-  }
-  after_turn = nullptr;
+  const gpr_timespec until = (wait ? gpr_inf_future : gpr_inf_past)(GPR_CLOCK_MONOTONIC);
+  if (queue_.AsyncNext(&tag, &ok, until) != grpc::CompletionQueue::GOT_EVENT) return false;
+  static_cast<CallTag*>(tag)->Run(ok);
+  return true;
 }
+
+void TagRunner::TakeTurns() {
+  turns_.Take();
+  now_.swap(after_turn_);
+  for (CallTag* tag : now_) tag->Run(true);
+  now_.clear();
+}
+
+void TagRunner::Run() {
+  for (int arrived = 0;; ++arrived) {  // since a tag that was put off has run
+    if (put_off_.empty()) {
+      if (!RunNext(/*wait=*/true)) return;
+      arrived = 0;
+    } else if (arrived >= kMostTagsPerTurn || !RunNext(/*wait=*/false)) {
+      RunPutOff();
+      arrived = 0;
+    }
+    // Events that have arrived meanwhile share the turn.
+    for (int more = 0; turns_.wanted() && more < kMostTagsPerTurn && RunNext(/*wait=*/false); ++more) ++arrived;
+    TakeTurns();
+  }
+}
+
+void RunTags(grpc::CompletionQueue& queue) { TagRunner(queue).Run(); }
+
+// A tag that is put off to the thread of a queue. Ends itself.
+class Delayed final : public CallTag {
+ public:
+  Delayed(grpc::CompletionQueue& queue, CallTag& tag) : tag_(tag) {
+    alarm_.Set(&queue, gpr_now(GPR_CLOCK_MONOTONIC), this);
+  }
+
+  void Run(bool) override {
+    tag_.Run(true);
+    delete this;
+  }
+
+ private:
+  CallTag& tag_;
+  grpc::Alarm alarm_;
+};
 
 // One visit to a queue. Ends itself.
 class Turn final : public CallTag {
@@ -67,8 +127,13 @@ class Turn final : public CallTag {
 }  // namespace
 
 void RunAfterTurn(CallTag& tag) {
-  if (after_turn == nullptr) return tag.Run(true);
-  after_turn->push_back(&tag);
+  if (TagRunner::of_this_thread == nullptr) return tag.Run(true);
+  TagRunner::of_this_thread->AfterTurn(tag);
+}
+
+void PutOff(CallTag& tag, grpc::CompletionQueue& queue) {
+  if (TagRunner::of_this_thread != nullptr) return TagRunner::of_this_thread->PutOff(tag);
+  new Delayed(queue, tag);
 }
 
 CallThreads::CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of, unsigned threads)

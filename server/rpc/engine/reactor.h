@@ -73,6 +73,7 @@ class Reactor {
  protected:
   virtual void OnReadDone(bool /*ok*/) {}
   virtual void OnWriteDone(bool /*ok*/) {}
+  virtual void OnYieldDone() {}
   virtual void OnCancel() = 0;
   virtual void OnDone() = 0;
 
@@ -99,6 +100,11 @@ class Reactor {
     Begin();
     read_.into = into;
     RunAfterTurn(delayed_read_);
+  }
+  // Lets other calls go first, so that a call with much to do keeps nobody waiting. One at a time.
+  void StartYield() {
+    Begin();
+    PutOff(yield_, call_->queue_);
   }
   // For a stream of responses.
   void StartWrite(const grpc::ByteBuffer* response) {
@@ -164,6 +170,13 @@ class Reactor {
       this->reactor->End();
     }
   };
+  struct YieldTag final : ReactorTag {
+    using ReactorTag::ReactorTag;
+    void Run(bool) override {
+      this->reactor->OnYieldDone();
+      this->reactor->End();
+    }
+  };
   struct FinishTag final : ReactorTag {
     using ReactorTag::ReactorTag;
     void Run(bool) override { this->reactor->End(); }
@@ -202,6 +215,7 @@ class Reactor {
   ReadTag read_{this};
   DelayedReadTag delayed_read_{this};
   WriteTag write_{this};
+  YieldTag yield_{this};
   FinishTag finish_{this};
 };
 

@@ -36,6 +36,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   SessionCall(Frontend& frontend, Call arrival);
 
   void OnReadDone(bool ok) override;
+  void OnYieldDone() override { GoOn(); }
   void OnEvents(int shard, std::vector<core::Notify> events) override;
   void Send() override;
   bool MayHoldMany() const override { return true; }
@@ -77,13 +78,12 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void EndBy(const Stop& stop);
 
   // Reading side: called by OnReadDone, which runs once at a time.
-  // Routes what was read, then reads on; or leaves both to ReadOn, while as much of this session waits for the shards,
-  // or to be written, as may.
-  void GoOn(bool after_turn);
+  // Routes a part of what was read, yields before the next part, and reads on after the last; or leaves that to ReadOn,
+  // while as much of this session waits for the shards, or to be written, as may.
+  void GoOn();
   void ReadOn();
   // Checks as many commands of rest_ as there is room for, when none is ready.
   std::optional<Stop> TakeRest();
-  void DropRouted();
   bool HasRoom() const {
     return commands_share_.room() > 0 && heartbeats_share_.room() > 0 && unwritten_ < most_unwritten_;
   }

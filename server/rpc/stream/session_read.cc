@@ -15,8 +15,9 @@ constexpr size_t kLeastUnhandled = 4;
 // So many bytes may wait to be written to any session before it is not read any more.
 constexpr size_t kLeastUnwritten = size_t{8} << 10;
 constexpr size_t kMostUnwritten = size_t{2} << 20;
-// Room for so many checked commands stays when they are routed.
-constexpr size_t kKeptReady = 64;
+// So many commands are checked and routed at a time. Each takes microseconds; a message may have thousands, and all
+// sessions share a few threads.
+constexpr int64_t kCommandsPerTurn = 64;
 
 }  // namespace
 
@@ -36,7 +37,7 @@ void SessionCall::OnReadDone(bool ok) {
   in_.Clear();
   rest_.Set(std::move(message));
   ShareWithPeer();
-  GoOn(/*after_turn=*/true);
+  GoOn();
 }
 
 void SessionCall::ShareWithPeer() {
@@ -55,7 +56,8 @@ std::optional<SessionCall::Stop> SessionCall::TakeRest() {
     std::lock_guard lock(mu_);
     if (ended()) return std::nullopt;
   }
-  for (int64_t room = std::max<int64_t>(commands_share_.room(), 1); room > 0 && !rest_.empty(); --room) {
+  for (int64_t room = std::clamp<int64_t>(commands_share_.room(), 1, kCommandsPerTurn); room > 0 && !rest_.empty();
+       --room) {
     Scratch scratch;
     auto* command = scratch.Make<v1::SessionCommand>();
     std::string problem;
@@ -72,40 +74,34 @@ std::optional<SessionCall::Stop> SessionCall::TakeRest() {
   return std::nullopt;
 }
 
-void SessionCall::DropRouted() {
-  if (routed_ < ready_.size()) return;
-  routed_ = 0;
-  if (ready_.capacity() <= kKeptReady) return ready_.clear();
-  ready_ = std::vector<Ready>();  // else it would be kept for as long as the session is
-}
-
-void SessionCall::GoOn(bool after_turn) {
-  bool all = false;
-  do {
-    std::optional<Stop> stop = TakeRest();
-    if (!stop) {
-      std::lock_guard lock(mu_);
-      if (ended()) return;
-      std::string problem = Route();
-      CountUse();
-      if (!problem.empty()) stop = Broken(std::move(problem));
-    }
-    if (stop) return EndBy(*stop);
-    Deliver();
-    {
-      std::lock_guard lock(mu_);
-      if (ended()) return;
-    }
-    DropRouted();
-    all = ready_.empty() && rest_.empty();
-    if (all && HasRoom()) break;
+void SessionCall::GoOn() {
+  std::optional<Stop> stop = TakeRest();
+  if (!stop) {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    std::string problem = Route();
+    CountUse();
+    if (!problem.empty()) stop = Broken(std::move(problem));
+  }
+  if (stop) return EndBy(*stop);
+  Deliver();
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+  }
+  if (routed_ == ready_.size()) {
+    routed_ = 0;
+    ready_.clear();
+  }
+  const bool all = ready_.empty() && rest_.empty();
+  if (!HasRoom()) {
     rest_.Compact();
     waits_for_room_ = true;
     // Inputs that were handled before that have woken nobody.
     if (!HasRoom() || !waits_for_room_.exchange(false)) return;
-  } while (!all);
-  if (after_turn) return StartReadAfterTurn(&in_);
-  StartRead(&in_);
+  }
+  if (all) return StartReadAfterTurn(&in_);
+  StartYield();
 }
 
 void SessionCall::Send() {
@@ -114,7 +110,7 @@ void SessionCall::Send() {
 }
 
 void SessionCall::ReadOn() {
-  if (waits_for_room_ && HasRoom() && waits_for_room_.exchange(false)) GoOn(/*after_turn=*/false);
+  if (waits_for_room_ && HasRoom() && waits_for_room_.exchange(false)) GoOn();
 }
 
 }  // namespace distlock::rpc

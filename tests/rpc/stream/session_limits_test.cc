@@ -3,6 +3,9 @@
 // The limits of one session: numbers and rates.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "rpc/rate_limit.h"
 #include "rpc/test_broker.h"
 
@@ -117,6 +120,49 @@ TEST(SessionLimits, AStreamThatHasSentOpenMayStay) {
     ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET) << "it ended";
   }
   EXPECT_EQ(event.refused().reason(), v1::REFUSAL_REASON_WAIT_TIMEOUT);
+}
+
+// Each refusal takes its time here.
+class SlowObserver final : public CallObserver {
+ public:
+  void OnStreamClosed(StreamClose) override {}
+  void OnRefusedHere(core::RefusalReason) override {
+    ++refused;
+    refused.notify_all();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  void OnQueued(uint32_t) override {}
+  void OnReleasedNothing() override {}
+
+  std::atomic<uint64_t> refused = 0;
+};
+
+// Of commands that no shard has to see: what is refused where it is read.
+TEST(SessionLimits, OthersAreServedBesideAMessageOfMistakes) {
+  constexpr uint64_t kMistakes = 3000;
+  SlowObserver observer;
+  TestOptions options;
+  options.server.observer = &observer;
+  TestBroker broker(options);
+  TestSession other(broker.locks());
+  ASSERT_TRUE(other.Open().Send());
+  EXPECT_TRUE(other.Next().has_opened());
+  const auto stub = v1::LockService::NewStub(broker.NewChannel());
+  TestSession session(*stub);
+  session.Open();
+  for (uint64_t id = 2; id < kMistakes + 2; ++id) session.Add(id);
+  ASSERT_TRUE(session.Send());
+  // Some parts of the message are done, and most are not.
+  for (uint64_t n = 0; (n = observer.refused) < kMistakes / 10;) observer.refused.wait(n);
+  ASSERT_TRUE(other.Heartbeat(1).Send());
+  EXPECT_TRUE(other.Next().has_heartbeat_ack());
+  EXPECT_LT(observer.refused, kMistakes / 2);
+  EXPECT_TRUE(session.Next().has_opened());
+  for (uint64_t id = 2; id < kMistakes + 2; ++id) {
+    const v1::SessionEvent event = session.Next();
+    ASSERT_EQ(event.id(), id);
+    ASSERT_TRUE(event.has_refused());
+  }
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ func (l *Link) ProofRefused() bool { return l.proofRefused }
 
 func (l *Link) start(now, grace time.Duration) {
 	*l = Link{session: newBelief(now, grace), streaming: true, heartbeatAt: Never, drainedAt: Never,
-		maxBytes: l.maxBytes, mostAhead: mostAhead}
+		maxBytes: messageBytes, mostAhead: mostAhead}
 }
 
 // usable tells whether commands may be added.
