@@ -31,8 +31,8 @@ struct Claim {
   std::unique_ptr<Lease> lease;             // null: it is renewed for no stream and no bundle
   std::unique_ptr<PendingRelease> release;  // null: nothing of it is being given back
   // A grant that was made here and is not renewed here: of a detached lease, or of one that is left to expire. While it
-  // may last, a second message about it is no reason to release it. The store may keep it until `left_until`; its client
-  // may believe in it until `promised_until`.
+  // may last, a second message about it is no reason to release it. The store may keep it until `left_until`; its
+  // client may believe in it until `promised_until`.
   Instant left_until{};
   Instant promised_until{};
   uint32_t bundles = 0;    // those that take, or have taken, a lock for it

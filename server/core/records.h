@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records that several parts of a broker core share: callers, waiters, leases, releases, sessions and bundles. Plain records
-// without behaviour; the part that owns them keeps their invariants. Each Timed has one deadline, kept in Timers.
+// The records that several parts of a broker core share: callers, waiters, leases, releases, sessions and bundles. Plain
+// records without behaviour; the part that owns them keeps their invariants. Each Timed has one deadline, kept in
+// Timers.
 #pragma once
 
 #include <algorithm>

@@ -61,5 +61,18 @@ TEST(AdoptionTries, MaxHoldFreesNothingWhileAFormerPromiseIsBelievedIn) {
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
 }
 
+TEST(AdoptionTries, ASessionDoesNotAdoptItsOwnReentrantLease) {
+  OneSession t;
+  auto want = t.Want(1, 9, "a", 5);
+  want.reentry = "me";
+  t.Do(want);
+  t.GrantNext(42);
+  Adopt adopt = Try(7, 6);
+  adopt.token = 42;
+  t.Do(adopt);
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(t.Count<StoreAdopt>(), 0u);
+}
+
 }  // namespace
 }  // namespace distlock::core

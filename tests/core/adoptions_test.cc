@@ -324,19 +324,6 @@ TEST(Adoptions, TheStoresMaxHoldCountsWhateverTheClientSays) {
   }
 }
 
-TEST(Adoptions, ASessionDoesNotAdoptItsOwnReentrantLease) {
-  OneSession t;
-  auto want = t.Want(1, 9, "a", 5);
-  want.reentry = "me";
-  t.Do(want);
-  t.GrantNext(42);
-  Adopt adopt = Taking();
-  adopt.token = 42;
-  t.Do(adopt);
-  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kInvalidArgument);
-  EXPECT_EQ(t.Count<StoreAdopt>(), 0u);
-}
-
 TEST(Adoptions, ALeaseOnItsWayBackIsNotAdopted) {
   OneSession t;
   const auto granted = t.Hold(1, 9, "a", 5);
