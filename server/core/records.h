@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records that several parts of a broker core share: callers, waiters, leases, releases, sessions and bundles. Plain
-// records without behaviour; the part that owns them keeps their invariants. Each Timed has one deadline, kept in
-// Timers.
+// The records that several parts of a broker core share: callers, waiters, leases, releases, sessions, bundles. Plain
+// records without behaviour; the part that owns them keeps their invariants. Each Timed has one deadline, in Timers.
 #pragma once
 
 #include <algorithm>
