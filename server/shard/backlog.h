@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The items that wait in a shard that cannot keep up: those of each session in their order, a few of each in turn.
+// The items that wait in a shard that cannot keep up: those of each session in their order, one of each in turn.
 // So a session that sends very much delays itself, and others by a round at most.
 //
 // Not thread-safe.
@@ -17,9 +17,6 @@ namespace distlock::shard {
 template <typename T>
 class Backlog {
  public:
-  // The most items of one session that come in a row while others wait.
-  static constexpr int kInARow = 4;
-
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
 
@@ -37,14 +34,11 @@ class Backlog {
     T item = std::move(found->second.front());
     found->second.pop_front();
     --size_;
+    turns_.pop_front();
     if (found->second.empty()) {
       by_session_.erase(found);
-      turns_.pop_front();
-      taken_ = 0;
-    } else if (++taken_ == kInARow) {
-      turns_.pop_front();
+    } else {
       turns_.push_back(session);
-      taken_ = 0;
     }
     return item;
   }
@@ -52,7 +46,6 @@ class Backlog {
  private:
   absl::flat_hash_map<uint64_t, std::deque<T>> by_session_;  // none is empty
   std::deque<uint64_t> turns_;                               // the sessions of by_session_, each once
-  int taken_ = 0;                                            // of the session in front, in a row
   size_t size_ = 0;
 };
 
