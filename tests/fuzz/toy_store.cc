@@ -116,7 +116,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
       return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(4)), "failed"};
     case 2:
       return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now),
-                                  Difference(bytes), bytes.Flag() ? bytes.Number<uint64_t>() : 0};
+                                  Difference(bytes)};
     case 3:
       return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left(), bytes.Byte()};
     case 4:
