@@ -92,9 +92,10 @@ bool ByMaxHold(const Index& index, const Tenure& loss) {
   return loss.ended - since >= terms.max_hold_ns - allowance;
 }
 
-// The client received FORCED, or, when no broker could send it, found the lock gone.
+// The client received FORCED, or, when no broker could send it, found the lock gone: by a renewal, or when it moved.
 bool ByForce(const Tenure& loss) {
   if (loss.forced == kNotSeen || loss.forced > loss.ended) return false;
+  if (loss.why == EndedWhy::kStreamBroke) return true;
   return loss.lost_reason == static_cast<int64_t>(core::LostReason::kForced) ||
          loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken);
 }

@@ -34,6 +34,17 @@ TEST(Losses, ByDeadlineAndByABrokenStreamNeedOneToo) {
   }
 }
 
+TEST(Losses, AClientThatMovesFindsWhatWasTakenByForceGone) {
+  for (const bool forced : {false, true}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann");
+    b.Granted(10, ann, 5, 2500);
+    if (forced) b.Forced(1000, ann, 5);
+    b.Ended(2400, ann, EndedWhy::kStreamBroke);
+    EXPECT_VIOLATED(b, forced ? "" : "I13");
+  }
+}
+
 TEST(Losses, VotesOfAReleasedDetachedLeaseExplainOne) {
   for (const bool detached : {false, true}) {
     HistoryBuilder b;

@@ -259,7 +259,7 @@ std::string Mischief::LeaseBytes(const Action& action, Deed verb) const {
                                           Command(neighbour, action.b % 2 == 0 ? Deed::kAcquire : Deed::kRelease)};
   const bool blocks = std::any_of(both.begin(), both.end(), [](const core::StoreCommand& command) {
     const auto* release = std::get_if<core::StoreRelease>(&command);
-    return release != nullptr && release->block > core::Duration::zero();
+    return release != nullptr && (release->block > core::Duration::zero() || release->ends_min_hold);
   });
   return action.c % 2 == 0 || blocks ? Broker(action).Encode(both[0]).bytes : Broker(action).EncodeBatch(both).bytes;
 }
