@@ -2,7 +2,7 @@
 """A lock table on a stage: the clock and the broker are the test. Times are in seconds."""
 from distlock import _convert
 from distlock._clock import SECOND
-from distlock._lease import Phase
+from distlock._lease import Phase, Request
 from distlock._lock_table import LockTable
 from distlock.types import Mode, Options
 from distlock.v1 import lock_pb2, lock_service_pb2 as wire
@@ -17,11 +17,9 @@ class Hold:
 
     def __init__(self, stage, specs, wait):
         self.answers, self.lost = [], 0
-        fx = []
-        self.request = stage.table.acquire(specs, None if wait is None else ns(wait), stage.now, self.answers.append,
-                                           fx)
+        self.request = Request(specs, None if wait is None else ns(wait), self.answers.append)
         self.lease = self.request.leases[0]
-        stage.tell(fx)
+        stage.do("acquire", self.request)
 
     @property
     def granted(self):

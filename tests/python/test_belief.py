@@ -65,6 +65,29 @@ def test_a_late_timer_does_not_matter():
     assert stage.do("notice", hold.lease) is False and hold.lost == 1
 
 
+@says("A deadline that passed is final. No later message brings belief back.")
+def test_what_the_program_has_seen_is_final():
+    """It looks at the clock without the table, on a thread of its own; what it says first counts."""
+    stage = Stage()
+    hold, other = stage.hold("k"), stage.hold("other")
+    assert hold.lease.conclude("LAPSED") and not hold.lease.conclude("GIVEN_BACK")
+    stage.ack(stage.beat())
+    assert not hold.held and hold.lost == 1 and hold.lease.cause == "LAPSED" and other.held
+    stage.lose(hold, "TAKEN")
+    assert hold.lost == 1 and hold.lease.cause == "LAPSED"
+
+
+@says("**Release** ends belief when it is sent.")
+def test_a_release_that_is_on_its_way_to_the_table_is_no_loss():
+    stage = Stage()
+    hold, told = stage.hold(), []
+    stage.table.leave_off(hold.lease, stage.now)
+    stage.ack(stage.beat())
+    assert stage.names() == [] and hold.lost == 0 and hold.lease.cause == "GIVEN_BACK"
+    assert [one.release.lapsed for one in stage.release(hold, told.append)] == [False]
+    assert hold.lost == 0 and not hold.held and not stage.table.live
+
+
 @says("Remember the sending times of the last 64 heartbeats; an ack for another one extends nothing.")
 def test_an_ack_for_a_forgotten_or_unknown_heartbeat_extends_nothing():
     stage = Stage()

@@ -3,7 +3,6 @@
 import pytest
 from contract import says
 from distlock._clock import SECOND
-from distlock._table import PLACES
 from distlock.types import OnDisconnect, Outcome
 from distlock.v1 import lock_pb2, lock_service_pb2 as wire
 from stage import Stage
@@ -66,55 +65,50 @@ class Left(Stage):
         self.opened()
 
 
-if PLACES:
-    @says("What waits at the former broker is sent to the next one, and keeps its place.")
-    def test_waiters_keep_their_places():
-        stage = Left()
-        assert stage.left == [] and stage.again.acquire.request_id == stage.first.acquire.request_id
-        assert len(stage.first.acquire.request_id) >= 16
-        stage.refuse(stage.waits.id, "CANCELLED", link=stage.former)
-        stage.grant(stage.waits)
-        assert stage.waits.granted and stage.names(stage.sent(stage.former)) == ["goodbye"]
+@says("What waits at the former broker is sent to the next one, and keeps its place.")
+def test_waiters_keep_their_places():
+    stage = Left()
+    assert stage.left == [] and stage.again.acquire.request_id == stage.first.acquire.request_id
+    assert len(stage.first.acquire.request_id) >= 16
+    stage.refuse(stage.waits.id, "CANCELLED", link=stage.former)
+    stage.grant(stage.waits)
+    assert stage.waits.granted and stage.names(stage.sent(stage.former)) == ["goodbye"]
 
-    @says("Say Goodbye to a former session only when all that waited there is answered by the next one, be it by "
-          "`queued`.")
-    def test_the_goodbye_waits_for_the_next_broker():
-        stage = Left()
-        assert stage.names(stage.sent(stage.former)) == []
-        stage.hear(id=stage.waits.id, queued=wire.AcquireQueued(position=1))
-        assert stage.names(stage.sent(stage.former)) == ["goodbye"] and stage.waits.answers == []
 
-    @says("**Never count a grant by the former session**, not even one that was sent before.")
-    def test_a_grant_by_the_former_session_goes_back_when_the_next_one_has_the_place():
-        stage = Left()
-        stage.grant(stage.waits, link=stage.former)
-        assert stage.waits.answers == [] and stage.names(stage.sent(stage.former)) == []
-        stage.hear(id=stage.waits.id, queued=wire.AcquireQueued())
-        assert stage.names(stage.sent(stage.former)) == ["release", "goodbye"]
-        stage.grant(stage.waits)
-        assert stage.waits.granted
+@says("Say Goodbye to a former session only when all that waited there is answered by the next one, be it by "
+      "`queued`.")
+def test_the_goodbye_waits_for_the_next_broker():
+    stage = Left()
+    assert stage.names(stage.sent(stage.former)) == []
+    stage.hear(id=stage.waits.id, queued=wire.AcquireQueued(position=1))
+    assert stage.names(stage.sent(stage.former)) == ["goodbye"] and stage.waits.answers == []
 
-    @says("One try has no place: send it without a `request_id`.")
-    def test_one_try_has_no_place():
-        stage = Stage()
-        stage.acquire(wait=0)
-        assert stage.sent()[0].acquire.request_id == ""
 
-    @says("Ask again for what was not granted yet, under the same `request_id`s, at once.")
-    def test_a_break_keeps_the_place():
-        stage = Stage()
-        stage.acquire()
-        first = stage.sent()[0].acquire.request_id
-        stage.breaks()
-        assert stage.start()[1].acquire.request_id == first != ""
-else:
-    @says("What waits at the former broker is withdrawn (CancelAcquire) and asked for anew")
-    def test_waiters_ask_the_next_broker():
-        stage = Left()
-        assert stage.left == ["cancel", "goodbye"] and stage.again.HasField("acquire")
-        stage.refuse(stage.waits.id, "CANCELLED", link=stage.former)
-        stage.grant(stage.waits)
-        assert stage.waits.granted
+@says("**Never count a grant by the former session**, not even one that was sent before.")
+def test_a_grant_by_the_former_session_goes_back_when_the_next_one_has_the_place():
+    stage = Left()
+    stage.grant(stage.waits, link=stage.former)
+    assert stage.waits.answers == [] and stage.names(stage.sent(stage.former)) == []
+    stage.hear(id=stage.waits.id, queued=wire.AcquireQueued())
+    assert stage.names(stage.sent(stage.former)) == ["release", "goodbye"]
+    stage.grant(stage.waits)
+    assert stage.waits.granted
+
+
+@says("One try has no place: send it without a `request_id`.")
+def test_one_try_has_no_place():
+    stage = Stage()
+    stage.acquire(wait=0)
+    assert stage.sent()[0].acquire.request_id == ""
+
+
+@says("Ask again for what was not granted yet, under the same `request_id`s, at once.")
+def test_a_break_keeps_the_place():
+    stage = Stage()
+    stage.acquire()
+    first = stage.sent()[0].acquire.request_id
+    stage.breaks()
+    assert stage.start()[1].acquire.request_id == first != ""
 
 
 def proclaim(stage, hold, value, told):
@@ -272,8 +266,8 @@ def test_other_refusals_are_repeated():
 def test_a_downgrade_delays_the_move():
     stage = Stage(brokers=2)
     hold = stage.hold()
-    former, told, fx = stage.table.link, [], []
-    stage.table.downgrade(hold.lease, told.append, fx)
+    former, told = stage.table.link, []
+    stage.do("downgrade", hold.lease, told.append)
     command = stage.sent()[0]
     assert command.HasField("downgrade")
     stage.drain()

@@ -102,7 +102,7 @@ def test_elections(one, connect):
 def test_watching_all_locks_under_a_prefix(world, one, connect):
     dl, other = connect(one.url), connect(one.url)
     early = dl.lock("job/early").acquire()
-    dl.lock("elsewhere").acquire()
+    kept = dl.lock("elsewhere").acquire()
     seen, listed = [], threading.Event()
 
     def watch():
@@ -122,6 +122,7 @@ def test_watching_all_locks_under_a_prefix(world, one, connect):
     eventually(listed.is_set)
     eventually(lambda: ("job/early", True) in seen)
     assert "elsewhere" not in {key for key, _ in seen}
+    assert kept.cause == "DISCONNECTED"
 
 
 def test_detached(one, connect):

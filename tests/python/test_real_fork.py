@@ -98,7 +98,7 @@ def test_a_callback_that_is_set_in_a_child(one, connect):
 
 def test_a_grandchild(one, connect):
     dl = connect(one.url)
-    dl.lock("parent").acquire()
+    kept = dl.lock("parent").acquire()
 
     def child():
         with dl.lock("child", wait=20):
@@ -110,26 +110,27 @@ def test_a_grandchild(one, connect):
     process.join(80)
     if process.exitcode is None:
         process.kill()
-    assert process.exitcode == 0 and answers.get() is True
+    assert process.exitcode == 0 and answers.get() is True and kept.is_held
 
 
 def test_locks_of_a_child_that_is_killed_are_freed(one, connect):
     dl = connect(one.url)
-    dl.lock("parent").acquire()
+    kept = dl.lock("parent").acquire()
     taken = FORK.Event()
 
     def hold():
-        dl.lock("child", wait=20).acquire()
+        inner = dl.lock("child", wait=20).acquire()
         taken.set()
         taken.clear()
         taken.wait()
+        inner.release()
 
     child = FORK.Process(target=hold)
     child.start()
     eventually(lambda: dl.inspect("child").holder_count)
     child.kill()
     child.join()
-    assert dl.lock("child", wait=30).acquire().is_held
+    assert dl.lock("child", wait=30).acquire().is_held and kept.is_held
 
 
 def test_a_child_of_a_parent_that_has_not_connected_uses_grpc_itself(one):

@@ -21,11 +21,12 @@ import distlock
 
 dl = distlock.connect(os.environ["BROKER"])
 master = dl.lock("master").acquire()          # gRPC runs before the workers are forked
+kept = []
 
 
 def application(environ, start_response):
     if environ["PATH_INFO"] == "/hold":
-        dl.lock("held by a worker").acquire()
+        kept.append(dl.lock("held by a worker").acquire())
         answer = "held"
     else:
         with dl.lock("request", wait=60) as held:
@@ -173,9 +174,9 @@ def test_a_grandchild_does_not_keep_its_parents_locks(world, one, connect):
     program = """
 import os, sys, distlock
 dl = distlock.connect(sys.argv[1])
-dl.lock("parent").acquire()
+parent = dl.lock("parent").acquire()
 if os.fork() == 0:
-    dl.lock("child", wait=20).acquire()
+    kept = dl.lock("child", wait=20).acquire()
     if os.fork() == 0:
         print("ready", os.getppid(), flush=True)
     sys.stdin.read()
@@ -214,3 +215,42 @@ def alive(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import os, time
+import gevent
+import distlock
+
+longest, last = 0, time.monotonic()
+dl = distlock.connect(os.environ["BROKER"])
+
+
+def tick():
+    global longest, last
+    while True:
+        gevent.sleep(0.01)
+        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+
+
+def work(number):
+    for _ in range(20):
+        with dl.lock("k", wait=60) as held:
+            gevent.sleep(0.001)
+            assert held.is_held
+
+
+gevent.spawn(tick)
+gevent.joinall([gevent.spawn(work, number) for number in range(5)], raise_error=True)
+assert dl.lock("last").acquire().release() is distlock.Outcome.RELEASED
+print(f"stopped for {longest:.3f} s", flush=True)
+os._exit(0 if longest < 5 else 1)
+"""
+
+
+def test_gevent(world, one):
+    program = Program(world, "greenlets", "greenlets", files={"greenlets.py": GREENLETS}, variables={"BROKER": one.url})
+    assert program.exit_code() == 0, program.log()
+    assert "stopped for" in program.log()

@@ -46,7 +46,7 @@ def test_a_cancel_that_crosses_a_grant():
     stage = Stage()
     hold = stage.acquire()
     stage.sent()
-    stage.table.cancel(hold.request, [])
+    stage.do("cancel", hold.request)
     cancels = [one.cancel.acquire_id for one in stage.sent() if one.HasField("cancel")]
     assert cancels == [hold.id]
     stage.grant(hold)

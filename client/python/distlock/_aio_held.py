@@ -3,14 +3,12 @@
 import asyncio
 import collections
 import functools
-import threading
-import time
 import weakref
 from typing import Any, Callable, Deque, Generic, List, Optional, Sequence, Tuple, TypeVar, cast
 
 from distlock import _convert
-from distlock._held import Holding, closed_or
-from distlock._options import ELECTION_VALUE, Base, mode_name
+from distlock._held import Claim, Holding, closed_or
+from distlock._options import ELECTION_VALUE, Base
 from distlock.errors import Refused
 from distlock.types import Outcome, Queued
 from distlock.v1 import lock_pb2
@@ -24,23 +22,24 @@ class Bridge:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._gathered: Deque[Tuple[Callable[..., object], Tuple[Any, ...]]] = collections.deque()
-        self._mutex = threading.Lock()
         self._woken = False
 
     def post(self, callback: Callable[..., object], *values: Any) -> None:
+        """Takes no lock: also a signal's handler may come here, on a thread that is inside."""
         self._gathered.append((callback, values))
-        with self._mutex:
-            if self._woken:
-                return
-            self._woken = True
+        if self._woken:
+            return  # _run comes, and looks at what has gathered after it has said otherwise
         try:
+            self._woken = True
             self._loop.call_soon_threadsafe(self._run)
         except RuntimeError:  # the loop is closed: nobody waits any more
             self._gathered.clear()
+        except BaseException:
+            self._woken = False
+            raise
 
     def _run(self) -> None:
-        with self._mutex:
-            self._woken = False
+        self._woken = False
         while self._gathered:
             callback, values = self._gathered.popleft()
             callback(*values)
@@ -77,29 +76,34 @@ class Held(Holding):
 
     def on_loss(self, callback: Callable[["Held"], object]) -> None:
         """Calls `callback(self)` in this event loop when the lock is lost; soon when it is already."""
-        self._on_end(functools.partial(bridge_here().post, callback, self))
+        post, handle = bridge_here().post, weakref.ref(self)
+
+        def tell() -> None:
+            held = handle()
+            if held is not None:
+                post(callback, held)
+
+        self._on_end(tell)
 
     async def release(self) -> Outcome:
         """Gives the lock back, and waits for the broker's answer. ALREADY_GONE: it had ended before."""
         if self.cause == "FORKED":
             return Outcome.ALREADY_GONE
         bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
-        self._core.release(self._lease, lambda outcome: bridge.post(settle, future, outcome))
-        self._observe_release()
+        self._give_back(functools.partial(bridge.post, settle, future))
         return cast(Outcome, await future)
 
     def release_soon(self) -> None:
         """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
         this client finds it free."""
         if self.cause != "FORKED":
-            self._core.release(self._lease)
-            self._observe_release()
+            self._give_back()
 
     async def downgrade(self) -> None:
         """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""
         self.check()
         bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
-        self._core.downgrade(self._lease, lambda refused: bridge.post(settle, future, refused))
+        self._core.post(self._core.table.downgrade, self._lease, functools.partial(bridge.post, settle, future))
         refused = await future
         if refused is not None:
             raise closed_or(refused)
@@ -108,7 +112,8 @@ class Held(Holding):
         """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
         self.check()
         bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
-        self._core.proclaim(self._lease, {ELECTION_VALUE: value}, lambda refused: bridge.post(settle, future, refused))
+        self._core.post(self._core.table.proclaim, self._lease, _convert.metadata({ELECTION_VALUE: value}),
+                        functools.partial(bridge.post, settle, future))
         refused = await future
         if refused is not None:
             raise closed_or(refused)
@@ -162,9 +167,15 @@ class Body:
         self.held = held
         self._task = asyncio.current_task()
         self._cancelled = self._over = False
-        post = bridge_here().post
+        post, body = bridge_here().post, weakref.WeakMethod(self._lose)  # the table keeps no handle
+
+        def lose() -> None:
+            tell = body()
+            if tell is not None:
+                post(tell)
+
         for one in held:
-            one._on_end(functools.partial(post, self._lose))
+            one._on_end(lose)
 
     def _lose(self) -> None:
         if not self._over and not self._cancelled and self._task is not None:
@@ -211,27 +222,21 @@ class Acquire(Generic[H]):
         return self._wrap(await self._acquire())
 
     async def _acquire(self) -> List[Held]:
-        core, observer = self._client._core, self._client._observer
-        cookie = observer.acquiring([spec.key for spec in self._specs], mode_name(self._specs)) if observer else None
-        began = time.monotonic()
-        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        bridge, future, outcome = bridge_here(), asyncio.get_running_loop().create_future(), "CANCELLED"
         tell = self._on_queued
         on_queued = None if tell is None else (lambda queued: bridge.post(tell, _convert.queued(queued)))
-        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in self._specs]
-        request = core.acquire(copies, self._wait, lambda answer: bridge.post(settle, future, answer), on_queued)
+        claim = Claim(self._client, self._specs, self._wait, functools.partial(bridge.post, settle, future), on_queued)
         try:
+            claim.send()
             refused: Optional[Refused] = await future
-        except BaseException:
-            core.cancel(request)
-            if observer is not None:
-                observer.answered(cookie, "CANCELLED", time.monotonic() - began)
-            raise
-        if observer is not None:
-            observer.answered(cookie, refused.reason if refused else "GRANTED", time.monotonic() - began)
+            held: List[Held] = claim.hold(Held, refused)
+            outcome = "GRANTED" if refused is None else refused.reason
+        finally:
+            claim.answered(outcome)
         if refused is not None:
             raise closed_or(refused)
-        held = [Held(core, lease, observer, cookie) for lease in request.leases]
         for one in held:
+            one._observe(claim)
             if self._on_loss is not None:
                 one.on_loss(self._on_loss)
         return held

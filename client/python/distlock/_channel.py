@@ -122,6 +122,22 @@ _anchor = _Anchor()
 _fork.watch(_anchor)
 
 
+def _befriend_green_threads() -> None:
+    """gRPC waits in C, where no green thread goes on, unless it is told of gevent before its first use."""
+    monkey: Any = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        import grpc.experimental.gevent as green
+        green.init_gevent()
+
+
+def check_threads() -> None:
+    """RuntimeError: gRPC cannot work with the threads of this process."""
+    patcher: Any = sys.modules.get("eventlet.patcher")
+    if patcher is not None and patcher.is_monkey_patched("thread"):
+        raise RuntimeError("distlock cannot work where eventlet has patched threads, because gRPC waits in C, where no "
+                           "green thread goes on: call eventlet.monkey_patch(thread=False), or use gevent")
+
+
 def starts_slowly() -> bool:
     """Whether a channel that is opened now needs a process of its own, which takes its time to start."""
     return _anchor.used_in not in (None, _fork.generation)
@@ -130,6 +146,7 @@ def starts_slowly() -> bool:
 def open_channel(address: str) -> Any:
     """A grpc.Channel; or its like, when an ancestor of this process has used gRPC."""
     if _anchor.used_in is None:
+        _befriend_green_threads()
         _anchor.used_in = _fork.generation
         _anchor.channel = grpc.insecure_channel("unix:///nowhere", options=OPTIONS)  # does not connect without a call
     if _anchor.used_in != _fork.generation:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts between the wire's messages and this package's values."""
 from datetime import datetime, timezone
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from distlock._clock import SECOND, nanoseconds
 from distlock.errors import InvalidRequest, Refused, kind_of
@@ -36,6 +36,20 @@ def _duration(spec: lock_pb2.LockSpec, field: str, seconds: Seconds) -> None:
     getattr(spec, field).FromNanoseconds(nanoseconds(seconds))
 
 
+def metadata(values: Mapping[str, str]) -> Dict[str, str]:
+    """What can be sent; raises InvalidRequest."""
+    made = lock_pb2.LockSpec()
+    _update(made, values)
+    return dict(made.metadata)
+
+
+def _update(spec: lock_pb2.LockSpec, values: Mapping[str, str]) -> None:
+    try:
+        spec.metadata.update(values)
+    except (TypeError, ValueError) as error:
+        raise _invalid("metadata", f"is {dict(values)!r}: {error}") from None
+
+
 def wait_of(wait: Optional[Seconds]) -> Optional[int]:
     """Nanoseconds of a `wait` argument."""
     if wait is None:
@@ -67,10 +81,7 @@ def spec(key: str, mode: Mode, options: Options, permits: int = 0, limit: int = 
     if options.on_disconnect.value != 1:
         made.on_disconnect = options.on_disconnect.value  # type: ignore[assignment]
     made.reentrant, made.resume = options.reentrant, options.resume
-    try:
-        made.metadata.update(options.metadata)
-    except (TypeError, ValueError) as error:
-        raise _invalid("metadata", f"is {dict(options.metadata)!r}: {error}") from None
+    _update(made, options.metadata)
     return made
 
 

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both kinds of clients know of a lock that they hold."""
+"""What both kinds of clients do with a request, and know of a lock that they hold. Nothing is held without an owner: a
+Claim until the lock's handle exists, then the handle; one that is dropped gives back what it had."""
+import functools
+import logging
 import time
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
 from distlock import _fork
 from distlock._clock import SECOND
 from distlock._clock import now as clock
-from distlock._convert import refusal
 from distlock._core import Core
-from distlock._lease import Lease, Phase
+from distlock._lease import GIVEN_BACK, Lease, Phase, Request
+from distlock._threads import owned
 from distlock.errors import ClientClosed, LockLost, Refused
 from distlock.hooks import Observer
+from distlock.types import Mode
+from distlock.v1 import lock_pb2
 
-__all__ = ["Holding", "closed_or", "refusal"]
+if TYPE_CHECKING:
+    from distlock._options import Base
+
+log = logging.getLogger("distlock")
 
 
 def closed_or(refused: Refused) -> Exception:
@@ -20,15 +28,89 @@ def closed_or(refused: Refused) -> Exception:
     return ClientClosed(refused.message) if refused.reason == "CLIENT_CLOSED" else refused
 
 
+def observe(observer: Optional[Observer], method: str, *values: Any) -> Any:
+    """An observer that raises costs no lock."""
+    if observer is None:
+        return None
+    try:
+        return getattr(observer, method)(*values)
+    except Exception:
+        log.exception("the observer's method %s failed", method)
+        return None
+
+
+class Claim:
+    """One request, and what it has been granted until handles have that."""
+
+    def __init__(self, client: "Base", specs: Sequence[lock_pb2.LockSpec], wait: Optional[int],
+                 answer: Callable[[Optional[Refused]], object], on_queued: Optional[Callable[[Any], object]]) -> None:
+        self.client, self.core = client, client._core
+        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in specs]
+        self.request = Request(copies, wait, answer, on_queued)
+        mode = Mode(specs[0].mode).name if len(specs) == 1 else "MULTIPLE"
+        self.cookie = observe(client._observer, "acquiring", [spec.key for spec in specs], mode)
+        self._began = time.monotonic()
+
+    def send(self) -> None:
+        core, request = self.core, self.request
+        request.owner = owned(self, core.mail.put, functools.partial(core.post, core.table.cancel, request))
+        core.post(core.table.acquire, request)
+
+    def hold(self, make: Callable[["Base", Core, Lease], Any], refused: Optional[Refused]) -> List[Any]:
+        """The handles, once the request is answered."""
+        held = [] if refused is not None else [make(self.client, self.core, lease) for lease in self.request.leases]
+        self.request.owner = None
+        return held
+
+    def answered(self, outcome: str) -> None:
+        if self.request.owner is not None:
+            self.core.post(self.core.table.cancel, self.request)
+        observe(self.client._observer, "answered", self.cookie, outcome, time.monotonic() - self._began)
+
+
+class Span:
+    """Tells an observer of the end of one lock, once."""
+
+    def __init__(self, claim: Claim, lease: Lease) -> None:
+        self._observer, self._cookie, self._lease = claim.client._observer, claim.cookie, lease
+        self._since = time.monotonic()
+        self._untold = [True]
+
+    def ended(self) -> None:
+        try:
+            self._untold.pop()
+        except IndexError:
+            return
+        observe(self._observer, "ended", self._cookie, self._lease.cause, time.monotonic() - self._since)
+
+
+def _dropped(core: Core, lease: Lease) -> None:
+    if lease.phase == Phase.HELD and not lease.ends:
+        core.release(lease)
+        core.callbacks(functools.partial(log.warning, "the lock %r was given back because its handle was dropped: "
+                                         "keep what acquire() returns, and release it", lease.spec.key))
+
+
 class Holding:
     """One held lock. Thread-safe."""
 
-    def __init__(self, core: Core, lease: Lease, observer: Optional[Observer], cookie: object) -> None:
+    _span: Optional[Span] = None
+
+    def __init__(self, client: "Base", core: Core, lease: Lease) -> None:
         self._core, self._lease = core, lease
-        self._observer, self._cookie = observer, cookie
-        self._since = time.monotonic()
-        if observer is not None:
-            lease.on_end.append(self._observe_loss)
+        self._client = client  # which ends with its last lock, when it is dropped
+        lease.owner = owned(self, core.mail.put, functools.partial(_dropped, core, lease))
+
+    def _observe(self, claim: Claim) -> None:
+        if claim.client._observer is not None:
+            self._span = Span(claim, self._lease)
+            self._on_end(self._span.ended)
+
+    def _give_back(self, tell: Optional[Callable[[Any], object]] = None) -> None:
+        """Sends the release."""
+        self._core.release(self._lease, tell)
+        if self._span is not None and self._lease.cause == GIVEN_BACK:
+            self._span.ended()
 
     @property
     def key(self) -> str:
@@ -97,28 +179,20 @@ class Holding:
     @property
     def _was_lost(self) -> bool:
         """Ended, but not given back by this program."""
-        return not self.is_held and self.cause != "GIVEN_BACK"
+        return not self.is_held and self.cause != GIVEN_BACK
 
     def _on_end(self, tell: Callable[[], object]) -> None:
         """Has `tell` called when the lock is lost; at once when it is already."""
         on_end = self._lease.on_end
         on_end.append(tell)
         if self._lease.phase == Phase.HELD and self._core.generation == _fork.generation:
-            return  # the table calls it, which needs no mutex here: see LockTable.end
+            return  # the table calls it: see TableBase.end
         try:
             on_end.remove(tell)
         except ValueError:
             return  # the table has taken it at this moment
         if self._was_lost:
             tell()
-
-    def _observe_loss(self) -> None:
-        if self._observer is not None:
-            self._observer.ended(self._cookie, self._lease.cause, time.monotonic() - self._since)
-
-    def _observe_release(self) -> None:
-        if self._observer is not None and self._lease.cause == "GIVEN_BACK":
-            self._observer.ended(self._cookie, "GIVEN_BACK", time.monotonic() - self._since)
 
     def __bool__(self) -> bool:
         return self.is_held

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What both kinds of clients do before a request is sent."""
 import dataclasses
+import functools
 import os
 import sys
-import threading
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from distlock import _bearer, _convert, _fork, _tls
-from distlock._channel import check_addresses, default_address
+from distlock._channel import check_addresses, check_threads, default_address
 from distlock._clock import nanoseconds
 from distlock._core import Core
+from distlock._threads import owned
 from distlock.errors import ClientClosed, InvalidRequest
 from distlock.hooks import Observer
 from distlock.types import Lock, Mode, Options
@@ -25,6 +26,7 @@ class Base:
                  options: Options,
                  on_draining: Optional[Callable[[float], object]], observer: Optional[Observer],
                  ends_with_process: bool = True) -> None:
+        check_threads()
         self.address = address or default_address()
         check_addresses(self.address)
         _tls.check(self.address)
@@ -35,39 +37,33 @@ class Base:
         self._on_draining = on_draining
         self._observer = observer
         self._ends_with_process = ends_with_process
-        self._made: Optional[Core] = None
-        self._making = threading.Lock()
+        self._cores: Dict[int, Core] = {}  # by the generation of processes
         self._closed = False
-        _fork.watch(self)
-
-    def after_fork(self) -> None:
-        """In a child: the mutex may be a lost thread's."""
-        self._making = threading.Lock()
 
     @property
     def _core(self) -> Core:
-        core = self._made
-        if core is not None and core.generation == _fork.generation and not self._closed:
-            return core
-        with self._making:
-            if self._closed:
-                raise ClientClosed("the client was closed; make a new one")
-            if self._made is None or self._made.generation != _fork.generation:
-                session = self._observer.session if self._observer is not None else None
-                self._made = Core(self.address, self.label, self._unreachable_after, self._on_draining, session,
-                                  self._ends_with_process)
-            return self._made
+        core = self._cores.get(_fork.generation)
+        if core is None and not self._closed:
+            session = self._observer.session if self._observer is not None else None
+            core = Core(self.address, self.label, self._unreachable_after, self._on_draining, session,
+                        self._ends_with_process)
+            # When nobody has this client any more, nor a lock of it.
+            core.owner = owned(self, core.mail.put, functools.partial(core.close, 0))
+            core = self._cores.setdefault(_fork.generation, core)  # another thread may have come here
+        if core is None or self._closed:
+            raise ClientClosed("the client was closed; make a new one")
+        return core
 
     @property
     def connected(self) -> bool:
         """Whether a session is open at this moment. The first call of this client connects."""
-        core = self._made
-        return core is not None and core.generation == _fork.generation and core.connected
+        core = self._cores.get(_fork.generation)
+        return core is not None and core.connected
 
     def _close(self) -> None:
         self._closed = True
-        core = self._made
-        if core is not None and core.generation == _fork.generation:
+        core = self._cores.get(_fork.generation)
+        if core is not None:
             core.close()
 
     def _with(self, changes: Any) -> Options:
@@ -91,8 +87,3 @@ class Base:
             raise InvalidRequest("INVALID_ARGUMENT", f"metadata {problem}", field_problems=(("metadata", problem),))
         metadata = {**options.metadata, ELECTION_VALUE: value}
         return [_convert.spec(name, Mode.EXCLUSIVE, dataclasses.replace(options, metadata=metadata))]
-
-
-def mode_name(specs: Sequence[lock_pb2.LockSpec]) -> str:
-    """For observers: the mode, or MULTIPLE."""
-    return Mode(specs[0].mode).name if len(specs) == 1 else "MULTIPLE"

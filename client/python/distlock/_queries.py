@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of the client for threads that are no session: looking at locks, elections, detached leases."""
 import random
-import threading
 from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
 from distlock import _channel, _convert, _fork, _status
 from distlock import _operations as operations
 from distlock._core import Core
 from distlock._options import ELECTION_VALUE, Base
+from distlock._threads import Answer, Bell
 from distlock.errors import ClientClosed, Refused
 from distlock.types import Leader, Lock, LockInfo, Mode, Outcome
 from distlock.v1 import look_pb2 as look
@@ -39,18 +39,19 @@ def run(core: Core, operation: "operations.Operation[operations.T]") -> "operati
 
 def _call(core: Core, call: operations.Call) -> Any:
     for left in range(attempts(core) - 1, -1, -1):
-        channel = core.lookup()
-        future = _channel.unary(channel, call.name).future(call.request, timeout=call.timeout)
+        answer = Answer()
+        begun = core.calls.begin(call.name, call.request, call.timeout, answer)
         try:
-            return future.result()
-        except _channel.RpcError as error:
-            refused = _status.refused(error, core.lookup_address)
+            answer.get()
         except BaseException:
-            future.cancel()
+            begun.cancel()
             raise
+        refused = begun.refused()
+        if refused is None:
+            return begun.response
         if refused.reason not in ("UNREACHABLE", "DRAINING") or left == 0:
             raise refused
-        core.next_lookup(channel)
+        begun.failed_there()
     raise AssertionError("a call is tried at least once")
 
 
@@ -79,9 +80,9 @@ class Watch:
     method = "WatchLock"
     final = PERMANENT
 
-    def __init__(self, core: Core, request: Any) -> None:
-        self._core, self._request = core, request
-        self._closed = threading.Event()
+    def __init__(self, client: Base, request: Any) -> None:
+        self._client, self._core, self._request = client, client._core, request
+        self._closed, self._bell = False, Bell()
         self._call: Any = None
         _fork.watch(self)
 
@@ -89,11 +90,11 @@ class Watch:
         """In a child: the call is the parent's."""
         _fork.keep(self._call)
         self._call = None
-        self._closed = threading.Event()
-        self._closed.set()
+        self._closed = True
 
     def close(self) -> None:
-        self._closed.set()
+        self._closed = True
+        self._bell.ring()
         if self._call is not None:
             self._call.cancel()
 
@@ -107,29 +108,29 @@ class Watch:
         """Blocks between them. Raises a Refused that no further attempt can change."""
         pause = 0.05
         try:
-            while not self._closed.is_set():
-                channel = self._core.lookup()
+            while not self._closed:
+                begun = self._core.calls.stream(self.method, self._request)
                 try:
-                    self._call = _channel.server_stream(channel, self.method)(self._request)
+                    self._call = begun.call
                     self.begin()
-                    if self._closed.is_set():
+                    if self._closed:
                         return
                     for response in self._call:
                         pause = 0.05
                         yield from self.take(response)
-                        if self._closed.is_set():  # also in a child of fork, which must not touch the call
+                        if self._closed:  # also in a child of fork, which must not touch the call
                             return
                 except _channel.RpcError as error:
-                    refused = _status.refused(error, self._core.lookup_address)
-                    if self._closed.is_set():
+                    refused = _status.refused(error, begun.address)
+                    if self._closed:
                         return
                     if refused.reason in self.final:
                         raise refused from None
                     if refused.reason in ("UNREACHABLE", "DRAINING"):
-                        self._core.next_lookup(channel)
+                        begun.failed_there()
                 except ValueError:  # another thread has closed the channel
                     pass
-                self._closed.wait(random.uniform(0, pause))
+                self._bell.wait(random.uniform(0, pause))
                 pause = min(2 * pause, LONGEST_PAUSE_S)
         except ClientClosed:
             return
@@ -144,8 +145,8 @@ class WatchPrefix(Watch):
     method = "WatchLocks"
     final = PERMANENT | {"QUOTA_EXCEEDED"}
 
-    def __init__(self, core: Core, request: Any, on_listed: Optional[Callable[[], object]]) -> None:
-        super().__init__(core, request)
+    def __init__(self, client: Base, request: Any, on_listed: Optional[Callable[[], object]]) -> None:
+        super().__init__(client, request)
         self._on_listed = on_listed
         self._taken: Set[Tuple[str, str]] = set()
         self._unseen: Set[Tuple[str, str]] = set()  # taken before this stream, and not told of by it yet
@@ -172,15 +173,15 @@ class Detached(operations.DetachedState):
     """A lease without a stream: this program renews it, at any broker of the store, before `valid_for` is over. Its
     lease_id may be handed to another process, which takes it up with Client.detached."""
 
-    _core: Core
+    _client: Base
 
     def renew(self) -> float:
         """Extends the lease to its full ttl; seconds until the new deadline. Raises LockLost, Unavailable."""
-        return run(self._core, self._renew())
+        return run(self._client._core, self._renew())
 
     def release(self) -> Outcome:
         """Gives the lock back. Raises Unavailable: then the ttl ends it."""
-        return run(self._core, self._release())
+        return run(self._client._core, self._release())
 
 
 class Queries(Base):
@@ -201,7 +202,7 @@ class Queries(Base):
 
     def watch(self, key: str, *, namespace: str = "") -> Iterator[LockInfo]:
         """The lock as it is, then again after each change of its holders or waiters. Never ends by itself."""
-        return Watch(self._core, look.WatchLockRequest(namespace=namespace, key=key)).states()
+        return Watch(self, look.WatchLockRequest(namespace=namespace, key=key)).states()
 
     def watch_locks(self, prefix: str = "", *, namespace: str = "",
                     on_listed: Optional[Callable[[], object]] = None) -> Iterator[LockInfo]:
@@ -209,7 +210,7 @@ class Queries(Base):
         of locks that are taken later; lock.is_free tells of its end. Fast changes come as one. namespace "-": all.
         on_listed is called, on this thread, whenever all that are taken have been told. Never ends by itself."""
         request = look.WatchLocksRequest(namespace=namespace, key_prefix=prefix)
-        return WatchPrefix(self._core, request, on_listed).states()
+        return WatchPrefix(self, request, on_listed).states()
 
     def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
         """Who leads an election; None between two terms."""
@@ -226,20 +227,15 @@ class Queries(Base):
     def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
                          wait: Optional[float] = None, **options: Any) -> Detached:
         """A lease that outlives this process's connection: nobody renews it but the caller."""
-        core = self._core
         specs = self._specs([Lock(key, mode, permits, limit)], options)
-        found: List[Detached] = run(core, operations.acquire_detached(specs, _convert.wait_of(wait),
-                                                                      self._maker(core)))
+        found: List[Detached] = run(self._core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker))
         return found[0]
 
     def detached(self, lease_id: str, key: str = "") -> Detached:
         """A detached lease that another process has acquired. Call renew() before use. key: for messages only."""
-        return self._maker(self._core)(key, lease_id)
+        return self._maker(key, lease_id)
 
-    @staticmethod
-    def _maker(core: Core) -> Callable[..., Detached]:
-        def make(*values: Any) -> Detached:
-            made = Detached(*values)
-            made._core = core
-            return made
-        return make
+    def _maker(self, *values: Any) -> Detached:
+        made = Detached(*values)
+        made._client = self
+        return made

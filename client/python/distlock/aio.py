@@ -10,12 +10,13 @@ A client may be used by several event loops. Its session runs on threads of its 
 """
 import asyncio
 import functools
+import inspect
 import threading
 from typing import Any, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Optional, Tuple, TypeVar, Union, cast
 
-from distlock import _channel, _convert, _queries, _status
+from distlock import _convert, _queries
 from distlock import _operations as operations
-from distlock._aio_held import Acquire, Bridge, Held, HeldAll, bridge_here, settle
+from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
 from distlock._options import Base
 from distlock.errors import Busy, Refused
@@ -33,15 +34,15 @@ Key = Union[str, Callable[..., str]]
 class Detached(operations.DetachedState):
     """A lease without a stream: this program renews it, at any broker of the store, before `valid_for` is over."""
 
-    _core: Core
+    _client: Base
 
     async def renew(self) -> float:
         """Extends the lease to its full ttl; seconds until the new deadline. Raises LockLost, Unavailable."""
-        return await run(self._core, self._renew())
+        return await run(self._client._core, self._renew())
 
     async def release(self) -> Outcome:
         """Gives the lock back. Raises Unavailable: then the ttl ends it."""
-        return await run(self._core, self._release())
+        return await run(self._client._core, self._release())
 
 
 async def run(core: Core, operation: "operations.Operation[T]") -> T:
@@ -60,28 +61,21 @@ async def run(core: Core, operation: "operations.Operation[T]") -> T:
         return value
 
 
-def _over(bridge: Bridge, over: "asyncio.Future[Any]", _: Any) -> None:
-    bridge.post(settle, over, None)
-
-
 async def _call(core: Core, call: operations.Call) -> Any:
     for left in range(_queries.attempts(core) - 1, -1, -1):
         bridge, over = bridge_here(), asyncio.get_running_loop().create_future()
-        channel = core.lookup()
-        future = _channel.unary(channel, call.name).future(call.request, timeout=call.timeout)
-        future.add_done_callback(functools.partial(_over, bridge, over))
+        begun = core.calls.begin(call.name, call.request, call.timeout, functools.partial(bridge.post, settle, over))
         try:
             await over
         except BaseException:
-            future.cancel()
+            begun.cancel()
             raise
-        try:
-            return future.result()
-        except _channel.RpcError as error:
-            refused = _status.refused(error, core.lookup_address)
+        refused = begun.refused()
+        if refused is None:
+            return begun.response
         if refused.reason not in ("UNREACHABLE", "DRAINING") or left == 0:
             raise refused
-        core.next_lookup(channel)
+        begun.failed_there()
     raise AssertionError("a call is tried at least once")
 
 
@@ -145,6 +139,10 @@ class Client(Base):
         """Decorates a coroutine function, as Client.locked of distlock."""
 
         def decorate(function: F) -> F:
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                raise TypeError(f"{function.__qualname__} is a generator, whose body runs after the call: "
+                                "take the lock inside")
+
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
                 name = key(*args, **kwargs) if callable(key) else key
@@ -192,11 +190,11 @@ class Client(Base):
         loop, behind the locks that it is about."""
         request = look.WatchLocksRequest(namespace=namespace, key_prefix=prefix)
         tell = None if on_listed is None else functools.partial(bridge_here().post, on_listed)
-        watch = _queries.WatchPrefix(self._core, request, tell)
+        watch = _queries.WatchPrefix(self, request, tell)
         return _pump(watch.states, watch.close)
 
     def _watch(self, namespace: str, key: str) -> _queries.Watch:
-        return _queries.Watch(self._core, look.WatchLockRequest(namespace=namespace, key=key))
+        return _queries.Watch(self, look.WatchLockRequest(namespace=namespace, key=key))
 
     async def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
         """Who leads an election; None between two terms."""
@@ -214,22 +212,18 @@ class Client(Base):
     async def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
                                wait: Optional[float] = None, **options: Any) -> Detached:
         """A lease that outlives this process's connection: nobody renews it but the caller."""
-        core = self._core
         specs = self._specs([Lock(key, mode, permits, limit)], options)
-        found = await run(core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker(core)))
+        found = await run(self._core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker))
         return cast(Detached, found[0])
 
     def detached(self, lease_id: str, key: str = "") -> Detached:
         """A detached lease that another process has acquired. Await renew() before use. key: for messages only."""
-        return self._maker(self._core)(key, lease_id)
+        return self._maker(key, lease_id)
 
-    @staticmethod
-    def _maker(core: Core) -> Callable[..., Detached]:
-        def make(*values: Any) -> Detached:
-            made = Detached(*values)
-            made._core = core
-            return made
-        return make
+    def _maker(self, *values: Any) -> Detached:
+        made = Detached(*values)
+        made._client = self
+        return made
 
     async def close(self) -> None:
         """Gives all locks back and waits at most a second for the broker's answer."""

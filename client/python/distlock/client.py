@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client for threads. distlock.aio has the one for asyncio; both read alike."""
 import functools
+import inspect
 import threading
-import time
-from typing import Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
 
 from distlock import _convert
 from distlock._core import Core
-from distlock._held import Holding, closed_or
-from distlock._lease import Request
-from distlock._options import ELECTION_VALUE, Base, mode_name
+from distlock._held import Claim, Holding, closed_or
+from distlock._options import ELECTION_VALUE, Base
 from distlock._queries import Queries
-from distlock.errors import Busy, LockLost, Refused
+from distlock._threads import Answer, Bell
+from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.types import Lock, Mode, Options, Outcome, Queued
 from distlock.v1 import lock_pb2
@@ -34,29 +35,12 @@ class Skip:
 SKIP = Skip()
 
 
-class Answer:
-    """Wakes one thread, once. A lock is the cheapest thing that a signal can interrupt."""
-
-    def __init__(self) -> None:
-        self._latch = threading.Lock()
-        self._latch.acquire()
-        self.value: Any = None
-
-    def __call__(self, value: Any) -> None:
-        self.value = value
-        self._latch.release()
-
-    def wait(self, timeout: float = -1) -> bool:
-        return self._latch.acquire(timeout=timeout)
-
-
 class Loss:
     """Whether a lock is lost. Looks at the clock itself, so that it is true after the deadline even before any thread
     of this package has noticed."""
 
     def __init__(self, held: "Held") -> None:
-        self._held, self._event = held, threading.Event()
-        held._on_end(self._event.set)
+        self._held = held
 
     def is_set(self) -> bool:
         """True once the lock is lost; never after a release."""
@@ -66,26 +50,36 @@ class Loss:
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the lock is lost, for `timeout` seconds at most. Not woken by a release."""
-        self._event.wait(timeout)
+        bell, on_end = Bell(), self._held._lease.on_end
+        self._held._on_end(bell.ring)
+        if not self.is_set():
+            bell.wait(-1 if timeout is None else max(timeout, 0))
+        try:
+            on_end.remove(bell.ring)
+        except ValueError:
+            pass  # it was rung
         return self.is_set()
 
 
 class Held(Holding):
     """A lock that is held. Thread-safe."""
 
-    _lost: Optional[Loss] = None
-
     @property
     def lost(self) -> Loss:
         """True, and its wait() returns, when the lock is lost."""
-        if self._lost is None:
-            self._lost = Loss(self)
-        return self._lost
+        return Loss(self)
 
     def on_loss(self, callback: Callable[["Held"], object]) -> None:
         """Calls `callback(self)` when the lock is lost, on the client's thread for callbacks; at once when it is
         already. A callback that blocks delays other callbacks, and nothing else."""
-        self._on_end(lambda: self._core.tell(lambda: callback(self)))
+        core, handle = self._core, weakref.ref(self)  # a callback keeps no handle: one that is dropped is given back
+
+        def tell() -> None:
+            held = handle()
+            if held is not None:
+                core.tell(functools.partial(callback, held))
+
+        self._on_end(tell)
 
     def release(self, timeout: Optional[float] = None) -> Outcome:
         """Gives the lock back, and waits for the broker's answer, for `timeout` seconds at most: then UNKNOWN. The lock
@@ -96,39 +90,37 @@ class Held(Holding):
         if self.cause == "FORKED":
             return None
         answer = Answer()
-        self._core.release(self._lease, answer)
-        self._observe_release()
+        self._give_back(answer)
         return answer
 
     def _outcome(self, answer: Optional[Answer], timeout: Optional[float]) -> Outcome:
         if answer is None:
             return Outcome.ALREADY_GONE
-        return cast(Outcome, answer.value) if answer.wait(-1 if timeout is None else timeout) else Outcome.UNKNOWN
+        return cast(Outcome, answer.get(timeout) or Outcome.UNKNOWN)
 
     def release_soon(self) -> None:
         """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
         this client finds it free."""
         if self.cause != "FORKED":
-            self._core.release(self._lease)
-            self._observe_release()
+            self._give_back()
 
     def downgrade(self) -> None:
         """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""
         self.check()
         answer = Answer()
-        self._core.downgrade(self._lease, answer)
-        answer.wait()
-        if answer.value is not None:
-            raise closed_or(answer.value)
+        self._core.post(self._core.table.downgrade, self._lease, answer)
+        refused = answer.get()
+        if refused is not None:
+            raise closed_or(refused)
 
     def proclaim(self, value: str) -> None:
         """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
         self.check()
         answer = Answer()
-        self._core.proclaim(self._lease, {ELECTION_VALUE: value}, answer)
-        answer.wait()
-        if answer.value is not None:
-            raise closed_or(answer.value)
+        self._core.post(self._core.table.proclaim, self._lease, _convert.metadata({ELECTION_VALUE: value}), answer)
+        refused = answer.get()
+        if refused is not None:
+            raise closed_or(refused)
 
 
 class HeldAll(Sequence[Held]):
@@ -173,6 +165,17 @@ class HeldAll(Sequence[Held]):
         return self.parts[index]
 
 
+class Exit:
+    """Acquire.__exit__. A with statement looks it up before it calls __enter__, and keeps what it gets."""
+
+    def __get__(self, acquire: "Optional[Acquire[Any]]", owner: Any) -> Callable[..., None]:
+        if acquire is None:  # contextlib.ExitStack
+            return lambda self, *error: Body(self)(*error)
+        body = Body(acquire)
+        acquire._entered.body = weakref.ref(body)
+        return body
+
+
 class Acquire(Generic[H]):
     """A request that is not sent yet: use it in `with`, or call acquire(). It may be used again and again, also by
     several threads at once, but not nested in itself."""
@@ -191,25 +194,23 @@ class Acquire(Generic[H]):
         return self._wrap(self._acquire())
 
     def _acquire(self) -> List[Held]:
-        core, observer = self._client._core, self._client._observer
-        cookie = observer.acquiring([spec.key for spec in self._specs], mode_name(self._specs)) if observer else None
-        began = time.monotonic()
-        answer = Answer()
-        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in self._specs]
-        request = core.acquire(copies, self._wait, answer, self._queued(core))
+        answer, outcome = Answer(), "CANCELLED"
+        core = self._client._core
+        claim = Claim(self._client, self._specs, self._wait, answer, self._queued(core))
         try:
-            answer.wait()
-        except BaseException:
-            core.cancel(request)
-            if observer is not None:
-                observer.answered(cookie, "CANCELLED", time.monotonic() - began)
-            raise
-        refused: Optional[Refused] = answer.value
-        if observer is not None:
-            observer.answered(cookie, refused.reason if refused else "GRANTED", time.monotonic() - began)
+            claim.send()
+            refused: Optional[Refused] = answer.get()
+            held: List[Held] = claim.hold(Held, refused)
+            outcome = "GRANTED" if refused is None else refused.reason
+        finally:
+            claim.answered(outcome)
         if refused is not None:
             raise closed_or(refused)
-        return self._hold(core, request, observer, cookie)
+        for one in held:
+            one._observe(claim)
+            if self._on_loss is not None:
+                one.on_loss(self._on_loss)
+        return held
 
     def _queued(self, core: Core) -> Optional[Callable[[Any], object]]:
         tell = self._on_queued
@@ -217,29 +218,47 @@ class Acquire(Generic[H]):
             return None
         return lambda queued: core.tell(lambda: tell(_convert.queued(queued)))
 
-    def _hold(self, core: Core, request: Request, observer: Optional[Observer], cookie: object) -> List[Held]:
-        held = [Held(core, lease, observer, cookie) for lease in request.leases]
-        if self._on_loss is not None:
-            for one in held:
-                one.on_loss(self._on_loss)
-        return held
-
     def __enter__(self) -> H:
+        body: Optional[Body] = getattr(self._entered, "body", lambda: None)()
+        self._entered.body = lambda: None
         held = self._acquire()
-        stack: List[List[Held]] = self._entered.__dict__.setdefault("stack", [])
-        stack.append(held)
+        if body is not None:
+            body.held = held
+        else:
+            self._entered.__dict__.setdefault("stack", []).append(held)
         return self._wrap(held)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        """Gives the lock back without waiting for the answer. Raises LockLost when it was lost, unless the body raised
-        something itself."""
-        held: List[Held] = self._entered.stack.pop()
+    if TYPE_CHECKING:
+        def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+            """Gives the lock back without waiting for the answer. Raises LockLost when it was lost, unless the body
+            raised something itself."""
+    else:
+        __exit__ = Exit()
+
+
+class Body:
+    """One use of an Acquire in `with`. The statement itself keeps this, and this the locks: when it is left by an
+    exception that comes before this is called, or in the middle, they have no owner any more."""
+
+    def __init__(self, acquire: Acquire[Any]) -> None:
+        self._entered = acquire._entered
+        self.held: Optional[List[Held]] = None
+
+    def __call__(self, kind: Any, error: Any, trace: Any) -> None:
+        held: List[Held] = self._entered.stack.pop() if self.held is None else self.held
         lost = next((one for one in held if one._was_lost), None)
         for one in held:
             one.release_soon()
-        if lost is not None and (error is None or isinstance(error, LockLost)):
-            if error is None:
-                raise lost._loss()
+        if lost is not None and error is None:
+            raise lost._loss()
+
+
+def refuse_later(function: Callable[..., object]) -> None:
+    """TypeError: the lock would be given back before the function's body runs."""
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"{function.__qualname__} is a coroutine function: decorate it with locked of distlock.aio")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{function.__qualname__} is a generator, whose body runs after the call: take the lock inside")
 
 
 class Client(Queries):
@@ -283,6 +302,8 @@ class Client(Queries):
         call returns instead of raising Busy, such as distlock.SKIP."""
 
         def decorate(function: F) -> F:
+            refuse_later(function)
+
             @functools.wraps(function)
             def call(*args: Any, **kwargs: Any) -> Any:
                 name = key(*args, **kwargs) if callable(key) else key

@@ -9,7 +9,7 @@
       LockLost           a lock ended before it was given back
       ClientClosed       the client was closed, or closed while the call waited
 """
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from distlock.types import Block, Holder
 
@@ -75,6 +75,9 @@ class LockLost(DistlockError):
     def __init__(self, key: str, cause: str, message: str = "") -> None:
         super().__init__(f"the lock {key!r} is lost ({cause})" + (f": {message}" if message else ""))
         self.key, self.cause, self.message = key, cause, message
+
+    def __reduce__(self) -> Any:  # multiprocessing and celery send exceptions by pickle
+        return type(self), (self.key, self.cause, self.message), self.__dict__
 
 
 class ClientClosed(DistlockError):

@@ -4,7 +4,7 @@ from typing import Sequence
 
 
 class Observer:
-    """Give one to connect(observer=...). Methods must not block or raise; override those that you need."""
+    """Give one to connect(observer=...). Override what you need. Methods must not block; what they raise is logged."""
 
     def acquiring(self, keys: Sequence[str], mode: str) -> object:
         """A request begins, on the caller's thread or task. What this returns, a span say, comes back in the others."""

@@ -69,10 +69,10 @@ class Entry:
 
 def work(address, keys, results):
     """In a process of its own: takes locks, tells, and waits to be killed."""
-    client, taken = distlock.connect(address, label="worker"), []
+    client, taken, kept = distlock.connect(address, label="worker"), [], []
     for key in keys:
         try:
-            client.lock(key, wait=0).acquire()
+            kept.append(client.lock(key, wait=0).acquire())
             taken.append("GRANTED")
         except distlock.Refused as refused:
             taken.append(refused.reason)
@@ -225,8 +225,8 @@ class Driver:
             states = {name: entry.state()["state"] for name, entry in self.entries.items()}
             with distlock.connect(self.address) as client:
                 try:
-                    client.lock("by the child", wait=0).acquire()
-                    taken = "GRANTED"
+                    kept = client.lock("by the child", wait=0).acquire()
+                    taken = "GRANTED" if kept else "LOST"
                 except distlock.Refused as refused:
                     taken = refused.reason
             say("child", states=states, taken=taken)

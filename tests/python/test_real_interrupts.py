@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package is interrupted many times, with a real broker and store: it never stands still, and no lock is left."""
+import gc
+import os
+import time
+
+import distlock
+import interrupts
+import pytest
+from harness import eventually
+
+SIGNALS = 10_000
+INTERRUPTED = {"fresh": 4000, "again": 2000, "several": 1000, "by hand": 1000, "stack": 1000, "decorated": 1000}
+
+
+@pytest.fixture
+def broker(world):
+    return world.distlockd(world.redis().url)
+
+
+def test_signals_at_random_moments(broker, connect):
+    interrupts.call_everything(connect(broker.url), SIGNALS)
+
+
+@pytest.mark.parametrize("kind", INTERRUPTED)
+def test_interrupted_blocks(broker, connect, kind):
+    use = interrupts.kinds_of_use(connect(broker.url))[kind]
+    interrupts.interrupt(use, INTERRUPTED[kind])
+    gc.collect()
+    other = connect(broker.url)
+    eventually(lambda: not [lock.key for lock in other.list()])
+    use()
+
+
+def test_dropped_clients(broker):
+    before, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    for number in range(60):
+        with distlock.connect(broker.url).lock(f"k{number}", wait=20):
+            pass
+    gc.collect()
+    eventually(lambda: len(os.listdir("/proc/self/fd")) < files + 10)
+    eventually(lambda: len(os.listdir("/proc/self/task")) < before + 20)
+
+
+def test_what_is_given_back_while_no_broker_is_there_is_free_with_the_next(broker, connect):
+    dl = connect(broker.url, unreachable_after=60)
+    resumed, plain = dl.lock("resumed", resume=True).acquire(), dl.lock("plain").acquire()
+    broker.kill()
+    plain.release_soon()  # before or after this client has noticed
+    eventually(lambda: resumed.at_risk)
+    assert resumed.release() is distlock.Outcome.UNKNOWN
+    broker.restart()
+    began = time.monotonic()
+    with connect(broker.url, unreachable_after=60).lock("resumed", wait=60):
+        assert time.monotonic() - began < 5  # the ttl is 15 s
