@@ -7,7 +7,7 @@ from typing import Callable, Dict, Optional
 
 from distlock import _convert
 from distlock._clock import NEVER, SECOND
-from distlock._lease import FIRST_MAX_BYTES, GIVEN_BACK, MOST_AHEAD, Change, Effects, Lease, Link, Phase, Request, Return
+from distlock._lease import GIVEN_BACK, MOST_AHEAD, Change, Effects, Lease, Link, Phase, Request, Return
 from distlock._moves import MovingTable
 from distlock._table import LEAST_PAUSE, OVER, Told
 from distlock.errors import Refused, kind_of
@@ -190,7 +190,7 @@ class LockTable(MovingTable):
     def on_opened(self, link: Link, _: int, opened: wire.SessionOpened, now: int, fx: Effects) -> None:
         link.opened = True
         link.adopts, link.authenticates = "adopt" in opened.features, "authenticate" in opened.features
-        link.max_bytes = opened.max_message_bytes or FIRST_MAX_BYTES
+        link.max_bytes = opened.max_message_bytes or link.max_bytes
         link.most_ahead = opened.max_unanswered or MOST_AHEAD
         link.validity = _convert.duration_ns(opened.validity) or DEFAULT_VALIDITY
         link.interval = max(_convert.duration_ns(opened.heartbeat_interval) or link.validity // 3, LEAST_PAUSE)
