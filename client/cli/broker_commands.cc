@@ -150,18 +150,19 @@ Json StatusAsJson(const BrokerStatus& status) {
       .List("store_nodes", nodes);
 }
 
-bool PrintExplained(const Context& context, const BrokerStatus& status) {
-  const std::vector<Obstacle> found = ObstaclesOf(status);
+// The exit code: kExitUnavailable if no lock is granted.
+int Explain(const Context& context, const BrokerStatus& status) {
   std::vector<std::string> lines;
   std::vector<Json> obstacles;
   bool grants = true;
-  for (const Obstacle& one : found) {
+  for (const Obstacle& one : ObstaclesOf(status)) {
     grants = grants && !one.stops_all;
     lines.push_back(absl::StrCat(one.what, " ", one.advice));
     obstacles.push_back(Json().Text("what", one.what).Text("advice", one.advice).Flag("stops_all", one.stops_all));
   }
   if (lines.empty()) lines = {"Nothing but their holders keeps locks from being granted; `distlockctl ls` lists them."};
-  return context.PrintLines(lines, Json().Flag("grants", grants).List("obstacles", obstacles));
+  if (!context.PrintLines(lines, Json().Flag("grants", grants).List("obstacles", obstacles))) return kExitInternal;
+  return grants ? kExitOk : kExitUnavailable;
 }
 
 // A broker whose store is down, or takes no writes, cannot serve, so the exit code is the same as for a broker that
@@ -171,9 +172,8 @@ int Status(const Context& context, bool explain) {
   if (!client) return failed;
   const auto status = Admin(*client).Status();
   if (!status.ok()) return context.Fail(FailureFrom(context, status.refusal()));
-  const bool printed =
-      explain ? PrintExplained(context, *status) : context.PrintLines(StatusAsText(*status), StatusAsJson(*status));
-  if (!printed) return kExitInternal;
+  if (explain) return Explain(context, *status);
+  if (!context.PrintLines(StatusAsText(*status), StatusAsJson(*status))) return kExitInternal;
   return status->store_up && status->store_refusal.empty() ? kExitOk : kExitUnavailable;
 }
 

@@ -50,8 +50,8 @@ void AddPrimary(const StoreNode& node, bool is_only, std::vector<Obstacle>& foun
     found.push_back(
         {absl::StrCat("No lock", locks, " is newly granted ", For(node.hold_off_left), ": ", node.address,
                       " has started or was promoted, and may have forgotten locks whose holders still act."),
-         "Wait: it ends by itself, and locks that are held go on. --failover-hold-off of distlockd says "
-         "how long.",
+         "Wait: it ends by itself, and locks that are held go on. --max-ttl of distlockd, or a time given to "
+         "--failover-hold-off, says how long.",
          is_only});
   }
 }

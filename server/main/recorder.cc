@@ -237,7 +237,8 @@ void Recorder::LogHoldOff(const store::NodeStatus& node) {
                       "it was restarted, failed over, or is new, and may have forgotten locks whose holders "
                       "still believe"},
                      {"if_nobody_can_hold_a_lock_yet",
-                      node.independent ? "start once with --quorum-new" : "start once with --failover-hold-off 0"}});
+                      node.independent ? "wait; brokers that are first started with --quorum-new do not hold off"
+                                       : "start all brokers with --failover-hold-off 0 for that time"}});
   }
   if (node.state == State::kUp && held_off_.erase(node.number) > 0) {
     ops::Info("hold-off ends: locks are granted again", {{"server", node.address}});
@@ -271,8 +272,9 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   }
   for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
   metrics_.store_hold_off_seconds.Set(hold_off);
-  const bool any_up = in_state.size() > 1 && in_state[1] + in_state[2] > 0;
-  metrics_.store_writable.Set(any_up && store::WhyNoWrites(Nodes()).empty() ? 1 : 0);
+  const size_t down = static_cast<size_t>(in_state[static_cast<size_t>(store::NodeStatus::State::kDown)]);
+  const bool serves = status.independent ? 2 * down < nodes_.size() : down < nodes_.size();
+  metrics_.store_writable.Set(serves && store::WhyNoWrites(Nodes()).empty() ? 1 : 0);
   metrics_.quorum_nodes_counted.Set(counted);
   metrics_.store_clock_skew_seconds.Set(Seconds(skew));
   metrics_.store_clock_slew_ppm.Set(static_cast<double>(slew));

@@ -25,6 +25,10 @@ def test_a_hold_off_is_shown(ctl, fake):
     assert lock["hold_off_ms"] == 38_000
     assert (ctl("ls").stdout, ctl("ls").stderr) == ("", f"distlockctl: {why}\n")
     assert f"! {why}\n" in ctl("top", "--once").stdout
+    v1 = fake.fake.api
+    fake.fake.store_nodes = [v1.StoreNode(address="a:1", state=v1.STORE_NODE_STATE_HELD_OFF)]
+    explained = ctl("status", "--explain")
+    assert explained.returncode == 69 and explained.stdout.startswith("No lock is newly granted ")
     fake.fake.refusal = ("STORE_HOLD_OFF", "nobody is newly granted it", [])
     done = ctl("run", "k", "-n", "-q", "-E", "0", "true")
     assert done.returncode == 69 and "STORE_HOLD_OFF" in done.stderr

@@ -74,6 +74,22 @@ TEST(RecorderTest, RoundsOfAQuorumAreCountedAndItsServersThatCount) {
   EXPECT_NE(metrics.Text().find("distlock_quorum_nodes_counted 2\n"), std::string::npos);
 }
 
+TEST(RecorderTest, AQuorumIsWritableWhileMostOfItsServersAreUp) {
+  using State = store::NodeStatus::State;
+  Metrics metrics("test");
+  Recorder recorder(metrics, 1);
+  const auto is_writable = [&metrics] {
+    return metrics.Text().find("distlock_store_writable 1\n") != std::string::npos;
+  };
+  for (int number = 0; number < 3; ++number) {
+    recorder.OnNodeStatus({.number = number, .state = State::kUp, .independent = true});
+  }
+  recorder.OnNodeStatus({.number = 2, .state = State::kDown, .independent = true});
+  EXPECT_TRUE(is_writable());
+  recorder.OnNodeStatus({.number = 1, .state = State::kDown, .independent = true});
+  EXPECT_FALSE(is_writable());
+}
+
 TEST(RecorderTest, TheLargestSkewOfAServersClockIsShownWhicheverWayItIsOff) {
   Metrics metrics("test");
   Recorder recorder(metrics, 1);
