@@ -212,6 +212,10 @@ bool Rounds::AnswerTend(Round& round, bool) {
     size_t count = 0;
     Tokens tokens;
   };
+  const auto is_vote = [&](const core::HolderView& holder) {
+    const Candidate* const ours = candidates_.Find({tend.name, holder.owner});
+    return ours != nullptr && ours->phase != Candidate::Phase::kHeld;
+  };
   absl::btree_map<OwnerId, Seen> seen;
   std::vector<Duration> lefts;
   std::vector<NodeIndex> gone;
@@ -220,7 +224,10 @@ bool Rounds::AnswerTend(Round& round, bool) {
     const auto* done = answer ? std::get_if<core::TendDone>(&*answer) : nullptr;
     if (done == nullptr) continue;
     if (done->slot_was_gone) gone.push_back(node);
-    lefts.push_back(done->slot_was_gone ? kFreeLook : done->left.value_or(kFreeLook));
+    // Votes for waiters of this broker, which give them up when they are too few, keep nobody from the lock.
+    const bool votes = !done->holders.empty() && std::ranges::all_of(done->holders, is_vote);
+    const Duration left = votes ? Duration::zero() : done->left.value_or(kFreeLook);
+    lefts.push_back(done->slot_was_gone ? kFreeLook : left);
     for (const core::HolderView& holder : done->holders) {
       Seen& one = seen[holder.owner];
       if (one.count++ == 0) one.view = holder;
