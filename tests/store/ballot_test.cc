@@ -154,6 +154,24 @@ TEST_F(BallotTest, ATendShowsTheTokenThatWasGranted) {
   EXPECT_EQ(tended->holders[0].since, SinceOf(kToken));
 }
 
+// The servers are free again milliseconds apart, as after a block. The first of them votes at once.
+TEST_F(BallotTest, AVoteForAWaiterOfThisBrokerPutsOffNoLook) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Step(core::StoreTend{.op = 7, .name = TheLock(), .asked = {OwnerOf(2)}});
+  core::TendDone blocked;
+  blocked.holders = {{.token = kToken - 1}};
+  blocked.left = milliseconds(40);
+  core::TendDone voted;
+  voted.holders = {Vote(2, kToken)};
+  voted.left = seconds(30);
+  Answer(0, blocked);
+  Answer(1, voted);
+  const auto* tended = Told<core::TendDone>();
+  ASSERT_NE(tended, nullptr);
+  EXPECT_EQ(tended->left, milliseconds(40));
+}
+
 TEST_F(BallotTest, RoundsAreCountedByKind) {
   using Rounds = std::array<uint64_t, kQuorumRounds>;  // votes, confirmations, yields, joins
   Wait(1);
