@@ -15,7 +15,7 @@ std::string For(const std::optional<Duration>& left) {
   return left ? absl::StrCat("for another ", FormatDuration(*left)) : "for a while";
 }
 
-// What to do about a server that answers and refuses writes.
+// The advice about a server that answers and refuses writes.
 std::string AdviceFor(const std::string& refusal) {
   if (absl::StrContains(refusal, "NOREPLICAS")) {
     return "Bring its replicas back, or lower its min-replicas-to-write. Until then renewals are refused, too.";

@@ -31,7 +31,7 @@ void Broker::ExpireDue() {
   }
 }
 
-// What waits to be asked for under an owner that was being released.
+// Requests that waited until their owner was released are sent now.
 void Broker::AskReleased() {
   for (const OwnerId& owner : releases_.TakeGone()) waiters_.OnReleased(owner);
 }

@@ -35,8 +35,8 @@ struct Claim {
   // client may believe in it until `promised_until`.
   Instant left_until{};
   Instant promised_until{};
-  uint32_t bundles = 0;    // those that take, or have taken, a lock for it
-  uint32_t adoptions = 0;  // calls after which it is to have a lease that the store may have given it already
+  uint32_t bundles = 0;    // bundles that take, or have taken, a lock for it
+  uint32_t adoptions = 0;  // adopt calls under way, whose lease the store may have given it already
 };
 
 class Claims {
@@ -55,7 +55,7 @@ class Claims {
   Waiter& Ask(std::unique_ptr<Waiter> waiter);
   void EndAsking(OwnerId owner);
   Waiter* WaiterOf(const OwnerId& owner) const;  // null: it does not ask
-  // What asks for another try of the same request. Null: nothing.
+  // The waiter of another try of the same request. Null: no other try asks.
   Waiter* OtherTry(const OwnerId& owner) const;
   size_t waiters() const { return waiters_; }
   template <typename Look>
@@ -97,7 +97,7 @@ class Claims {
   bool IsLeft(const OwnerId& owner);  // and may last
   size_t left();                      // how many may last
 
-  // ---- what is to have a lock
+  // ---- owners that a bundle or an adoption is to give a lock
   void AddBundle(const OwnerId& owner) { ++At(owner).bundles; }
   void RemoveBundle(const OwnerId& owner);
   void AddAdoption(const OwnerId& owner) { ++At(owner).adoptions; }

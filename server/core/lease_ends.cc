@@ -30,7 +30,7 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   releases_.Pursue(release);
 }
 
-// Nobody is promised the lease any more, and it is not renewed.
+// The lease is promised to nobody any more, and not renewed.
 void Leases::BeginEnding(Lease& lease) {
   lease.had_by = lease.listener;
   Unlist(lease);

@@ -196,7 +196,7 @@ void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
   if (done == nullptr) return OnFailure(release, reply);
   release.confirms = false;
-  // Nobody announces the end of a block.
+  // The end of a block is not announced.
   const Duration block = std::max(release.block, done->blocked_for);
   if (block > Duration::zero()) looks_.LookBy(release.name, core_.now + block + kExpirySlack);
   if (release.withdrawing) release.waiting = false;
@@ -249,7 +249,7 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
   release.listener = {};
 }
 
-// What may exist in the store is pursued until the store has confirmed that it does not, or has forgotten it.
+// Each release is pursued until the store has confirmed it, or must have forgotten the claim.
 size_t PendingReleases::Check() const {
   size_t sent = 0;
   size_t deferred = 0;

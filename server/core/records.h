@@ -102,7 +102,7 @@ struct PendingRelease : PartRecord {
   explicit PendingRelease(Part& of) : PartRecord(of) {}
   LockName name;
   OwnerId owner{};
-  // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it
+  // These are still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it
   // spares.
   bool waiting = false;  // its place in the queue
   bool holding = false;  // its grant

@@ -142,11 +142,6 @@ class RetryingCalls {
     }
   }
 
-  template <typename Test>
-  bool Any(Test test) const {
-    return std::ranges::any_of(calls_, [&](const auto& entry) { return test(*entry.second); });
-  }
-
   template <typename Use>
   void ForEachOf(SessionId session, Use use) const {
     for (auto call = calls_.lower_bound({session, 0}); call != calls_.end() && call->first.first == session; ++call) {

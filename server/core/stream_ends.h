@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the end of a stream means for all that it has: its leases, its waiters, its bundles, its calls.
+// The end of a stream, and its meaning for all that the stream has: its leases, its waiters, its bundles, its calls.
 //
 // Thread: the shard's.
 #pragma once

@@ -119,7 +119,7 @@ class Gate {
   };
   using Answer = std::optional<v1::Refusal>;
 
-  // Who is proven; a wrong proof is told with the outcome `if_wrong`.
+  // The caller whom the facts prove; a wrong proof is told with the outcome `if_wrong`.
   std::variant<access::Caller, v1::Refusal> Prove(const access::PeerFacts& facts, AccessOutcome if_wrong);
   Visitor VisitorOf(access::Caller caller);
   Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);

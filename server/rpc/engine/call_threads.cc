@@ -20,7 +20,7 @@ namespace {
 constexpr unsigned kMaxThreads = 16;
 constexpr int kMostTagsPerTurn = 64;
 
-// What one thread runs besides what its queue brings.
+// Runs the tags of one thread: those that its queue brings, and those that were put off.
 class TagRunner {
  public:
   explicit TagRunner(grpc::CompletionQueue& queue) : queue_(queue) { of_this_thread = this; }

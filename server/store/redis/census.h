@@ -165,7 +165,7 @@ class Census {
 
   void Judge();
   CompleteIf complete_if() const;
-  // What a promoted server sees may not be all there is: the others join it later.
+  // A promoted server may not see all servers yet: the others join it later.
   bool KnowsAllServers() const;
   // No other server can have had its locks since its process began.
   bool HasBeenAlone() const;

@@ -25,7 +25,7 @@ ErrorClass ClassifyError(std::string_view text);
 // A node of a Cluster names another one (MOVED, ASK), or none can run it now (TRYAGAIN, CLUSTERDOWN). Not run.
 bool IsRedirect(std::string_view text);
 
-// What the server says, for people: without the script's name and line. "" of a redirect that is no trouble.
+// The server's words, for people: without the script's name and line. "" of a redirect that is no trouble.
 std::string_view RefusalText(std::string_view error);
 
 // A node of a Cluster says of a script that it has touched a key of another node. All keys of a lock have one slot, so

@@ -52,7 +52,7 @@ struct LockInfo {
   int32_t queue_length = 0;
   int64_t fencing_token = 0;       // of the latest grant; 0: not known any more
   std::optional<LockBlock> block;  // set while nobody may have it
-  // Of Look: so long nobody is newly granted the lock, since the store may have forgotten a holder.
+  // Look sets it: no lock is newly granted for so long, since the store may have forgotten a holder.
   std::optional<Duration> hold_off;
 
   bool held() const { return holder_count > 0; }

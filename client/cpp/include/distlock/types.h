@@ -95,8 +95,8 @@ struct Holder {
   std::string broker_id;
 };
 
-// Nobody may have what the last holder held: it ended abnormally and had a lock_delay, or it was released before its
-// min_hold. Of several blocks, the one that lasts longest.
+// The lock is kept from everybody after its last holder: that ended abnormally and had a lock_delay, or it was released
+// before its min_hold. Of several blocks, the one that lasts longest.
 struct LockBlock {
   std::chrono::system_clock::time_point start_time;    // when that holder ended, by the store's clock
   Duration time_left{0};                               // until others may have it
