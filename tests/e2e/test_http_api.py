@@ -126,7 +126,8 @@ def test_what_waits_needs_no_thread(world):
     waiting = [curl.acquire_later("k", ttl="60s") for _ in range(20)]
     watching = [Events(curl.later(f"/v1/watch/default/w{i}")) for i in range(20)]
     eventually(lambda: curl("/v1/locks/default/k").json["lock"]["queueLength"] == 20, "all of them waiting")
-    assert threads(daemon) == before
+    # gRPC's own pool may add some while it is busy; a thread each would be forty.
+    assert threads(daemon) < before + 10
     for stream in watching:
         stream.close()
     for one in waiting:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The release list with fake stages: it is stopped and goes on, begins anew with other code, and loses nothing."""
+import re
 import signal
+import subprocess
 import types
 
 import pytest
 
 from conftest import HERE, eventually, is_running
-from table import STAGES
+from table import NOT_SIMULATED, STAGES
 
 OK, FAILED, USAGE, MORE = 0, 1, 64, 75
 EACH_ROW_IS_GOOD = "shift; for row; do echo $row: good; done"
@@ -257,7 +259,18 @@ def test_rows_of_other_tables_are_read(name, line, told):
 def test_each_stage_names_rows_paths_and_programs_that_exist(stage):
     root = HERE.parents[1]
     for path in stage.code:
-        assert (root / path).exists(), path
+        assert (root / path.removeprefix(":(exclude)")).exists(), path
     for program in (word for command in (stage.quick, stage.prepare) for word in command if word.startswith("tests/")):
         assert (root / program).is_file(), program
     assert stage.wanted_now(types.SimpleNamespace(path=root)) > 0
+
+
+def test_what_no_world_is_made_of_is_not_linked_into_the_simulation():
+    root = HERE.parents[1]
+    named = subprocess.run(["cmake", "--build", "--preset", "release", "--", "-t", "inputs", "distlock_sim"], cwd=root,
+                           check=False, capture_output=True, text=True)
+    if named.returncode != 0:
+        pytest.skip("no release build here")
+    for path in NOT_SIMULATED:
+        folder = path.removeprefix(":(exclude)")
+        assert not re.search(rf"(^|/){folder}/.*\.o$", named.stdout, re.MULTILINE), folder

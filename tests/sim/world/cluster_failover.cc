@@ -258,10 +258,8 @@ void ClusterFailover::DemoteLater(ClusterNode& node, Duration after) {
     // What reaches a node that stands still lies in its socket: it hears of it when it goes on, behind the commands
     // that came before, and even if it is cut off by then.
     if (reached) node.Post([this, &node] { Demote(node); });
-    // It may be killed before it goes on.
-    if (!reached || !node.running()) {
-      DemoteLater(node, std::max<Duration>(UntilReachable(env_, node), milliseconds(200)));
-    }
+    // It may be killed before it goes on. A cut may heal before its time.
+    if (!reached || !node.running()) DemoteLater(node, milliseconds(200));
   });
 }
 

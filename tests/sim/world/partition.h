@@ -16,9 +16,5 @@ void CutOff(Env& env, const std::set<int32_t>& apart, const std::vector<Process*
 inline bool CutAway(const Env& env, const Process& process) {
   return env.now() < env.apart_until && env.apart.contains(process.actor());
 }
-// Zero: it can be reached now.
-inline Duration UntilReachable(const Env& env, const Process& process) {
-  return CutAway(env, process) ? env.apart_until - env.now() : Duration(0);
-}
 
 }  // namespace distlock::sim

@@ -234,16 +234,15 @@ void ReplicaSet::Promote(Duration old_primary_lives) {
 
 void ReplicaSet::TellSentinels() {
   for (const auto& sentinel : sentinels_) {
-    TellLater(*sentinel, UntilReachable(env_, *sentinel) + env_.dice.Between(Duration(0), env_.temper.longest_news));
+    TellLater(*sentinel, env_.dice.Between(Duration(0), env_.temper.longest_news));
   }
 }
 
 // Sentinels tell each other, also one that was away.
 void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
   env_.time.After(after, [this, &sentinel] {
-    if (!sentinel.running() || CutAway(env_, sentinel)) {
-      return TellLater(sentinel, std::max<Duration>(UntilReachable(env_, sentinel), milliseconds(500)));
-    }
+    // A cut may heal before its time.
+    if (!sentinel.running() || CutAway(env_, sentinel)) return TellLater(sentinel, milliseconds(500));
     sentinel.Tell(primary().host(), ReplicaServer::kPort, epoch_);
   });
 }
@@ -251,9 +250,7 @@ void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
 void ReplicaSet::DemoteLater(ReplicaServer& server, Duration after) {
   env_.time.After(after, [this, &server] {
     if (&server == &primary()) return;
-    if (!server.running() || CutAway(env_, server)) {
-      return DemoteLater(server, std::max<Duration>(UntilReachable(env_, server), milliseconds(200)));
-    }
+    if (!server.running() || CutAway(env_, server)) return DemoteLater(server, milliseconds(200));
     // Sentinels end the connections of a server's clients when they demote it; an administrator may not.
     server.Follow(primary(), env_.dice.Chance(0.8));
   });
