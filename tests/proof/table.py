@@ -8,8 +8,8 @@ from kinds import Amount, Rows, Seeds
 PRODUCT = ("server", "lua", "proto", "client/CMakeLists.txt", "client/cpp", "client/cli", "deploy/cmake",
            "CMakeLists.txt", "CMakePresets.json")
 # No world has a part of these: they are not linked into the simulation.
-NOT_SIMULATED = tuple(f":(exclude){path}" for path in ("client/cli", "server/http", "server/main", "server/ops",
-                                                       "server/web"))
+NOT_SIMULATED = tuple(f":(exclude){path}" for path in (
+    "client/cli", "server/http", "server/main", "server/ops", "server/web"))
 WORLDS = (*PRODUCT, *NOT_SIMULATED, "tests/sim/CMakeLists.txt", "tests/sim/run.sh", "tests/sim/history", "tests/sim/redis",
           "tests/sim/world")
 BALLOT = (*PRODUCT, "tests/sim/redis", "tests/sim/quorum")
