@@ -10,7 +10,8 @@ PRODUCT = ("server", "lua", "proto", "client/CMakeLists.txt", "client/cpp", "cli
 # No world has a part of these: they are not linked into the simulation.
 NOT_SIMULATED = tuple(f":(exclude){path}" for path in (
     "client/cli", "server/http", "server/main", "server/ops", "server/web"))
-WORLDS = (*PRODUCT, *NOT_SIMULATED, "tests/sim/CMakeLists.txt", "tests/sim/run.sh", "tests/sim/history", "tests/sim/redis",
+WORLDS = (*PRODUCT, *NOT_SIMULATED,
+          "tests/sim/CMakeLists.txt", "tests/sim/run.sh", "tests/sim/history", "tests/sim/redis",
           "tests/sim/world")
 BALLOT = (*PRODUCT, "tests/sim/redis", "tests/sim/quorum")
 HONESTY = (*PRODUCT, "tests/sim/redis")
