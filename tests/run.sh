@@ -76,7 +76,11 @@ run_preset() {
   say "$preset: build"
   cmake --build --preset "$preset"
   say "$preset: test, $jobs at a time"
-  ctest --preset "$preset" --parallel "$jobs" "${select[@]}"
+  ctest --preset "$preset" --parallel "$jobs" --output-junit tests.xml "${select[@]}" || {
+    local code=$?
+    /usr/bin/python3 -B tests/last_words.py "build/$preset/tests.xml"
+    exit "$code"
+  }
 }
 
 run_lint() {
