@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Gives an owner's vote the token that all servers are to have, for a whole ttl.
+-- Gives an owner's vote the token that all servers are to have, for a whole ttl, whatever max_hold has left: that
+-- counts from the vote, which may be old.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token, px_ms (ttl and delay), token_keep_ms, broker_id, first and last mark (of the vote, see
 --      parts/mark.lua)
@@ -20,16 +21,21 @@ last, bad = last_token(stored)
 if bad then return bad end
 local mine, is_new = h.mine, h.mine.token ~= token
 if is_new and last >= tonumber(token) then return {LOW, NOW, str(last)} end
+-- `since` stays as it is: hold-offs judge by it.
+local before, max_hold, behind = string.match(info, '^(m?%d*;?)h(%d+);(.*)$')
+local least = max_hold and math.ceil((now - tonumber(mine.since)) / 1000) + tonumber(px)
+local is_longer = max_hold and least > tonumber(max_hold)
+if is_longer then info = table.concat({before, 'h', str(least), ';', behind}) end
 -- First the write that maxmemory never refuses.
 if h.kind == 'x' then
   redis.call('PEXPIRE', HOLDER, px)
-  if is_new then
-    local now_held = table.concat({'1', owner, token, mine.since, mine.ttl, mine.delay, info_of(mine)}, ';')
+  if is_new or is_longer then
+    local now_held = table.concat({'1', owner, token, mine.since, mine.ttl, mine.delay, info}, ';')
     redis.call('SET', HOLDER, now_held, 'PX', px)
   end
 else
   redis.call('PEXPIRE', HOLDER, str(math.max(tonumber(px), redis.call('PTTL', HOLDER))))
-  mine.token = token
+  mine.token, mine.info = token, info
   redis.call('HSET', HOLDER, owner, slot_value(mine, now + tonumber(px) * 1000))
 end
 if is_new then

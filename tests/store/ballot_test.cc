@@ -191,6 +191,20 @@ TEST_F(BallotTest, RoundsAreCountedByKind) {
   EXPECT_EQ(ballot_.rounds(), (Rounds{2, 1, 0, 0})) << "several tokens: the greatest is confirmed";
 }
 
+// max_hold counts from when its owner was granted it, by another try of the same request.
+TEST_F(BallotTest, AHoldThatItsOwnerHadGrowsOlderWhileItIsConfirmed) {
+  Wait(1);
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    Answer(node, Voted{.token = kToken + 1 + node, .since = TimeOf(), .held_for = seconds(10)});
+  }
+  ASSERT_EQ(CountAsked<ConfirmVote>(), kServers);
+  Pass(milliseconds(300));
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Confirmed{});
+  const auto* granted = Told<core::AcquireGranted>();
+  ASSERT_NE(granted, nullptr);
+  EXPECT_GE(granted->held_for, seconds(10) + milliseconds(300));
+}
+
 TEST(MergeViews, ShowTheTokenThatMostServersHave) {
   const auto shown = [](const std::vector<uint64_t>& tokens) {
     std::vector<core::LockView> views;

@@ -34,9 +34,9 @@ struct Stand {
   uint64_t yielded = 0;      // the vote under this token was given back: no earlier one counts either
   uint64_t leaving = 0;      // so it was, or will be: a vote under this token or an earlier one is to be confirmed
   core::StoreTime since;     // of its vote, by the server's clock
-  Duration held_for{};       // of its vote, when the server last told of it
-  uint64_t found = 0;        // the present round has found another candidate's hold there, under this token
-  Instant may_run_until{};   // what was sent over a connection that broke may run until then
+  Instant began = core::kNever;  // the owner's hold there began no earlier; kNever: it had none when it asked
+  uint64_t found = 0;            // the present round has found another candidate's hold there, under this token
+  Instant may_run_until{};       // what was sent over a connection that broke may run until then
 
   Answer answer = Answer::kNothing;
   bool shares = false;  // its holders are SHARED

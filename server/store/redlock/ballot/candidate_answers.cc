@@ -91,7 +91,8 @@ void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& vo
   stand.since = voted.since;
   // Counted as the grant's stamp is, from its token.
   const Duration held_for = std::chrono::microseconds(time.us - SinceOf(voted.token).us);
-  stand.held_for = voted.held_for > Duration::zero() ? std::max(voted.held_for, held_for) : Duration::zero();
+  const bool had_it = voted.held_for > Duration::zero();
+  stand.began = had_it ? sent.at - std::max(voted.held_for, held_for) : core::kNever;
   stand.queued = false;
   if (sent.id == candidate.round) stand.answer = StandAnswer::kVoted;
   if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
@@ -187,7 +188,7 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
                                context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from);
   stand.is_fresh = is_new && vote.token > stand.leaving && context_.nodes.HasCountedSince(node, stand.from);
   stand.since = vote.since;
-  stand.held_for = Duration::zero();
+  stand.began = core::kNever;
   stand.queued = false;
   if (stand.answer == StandAnswer::kNotVoted) stand.answer = StandAnswer::kVoted;
   candidate.is_dated = true;

@@ -34,14 +34,15 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   candidate.is_open = false;
   candidate.back_off = candidate.splits = candidate.yields = 0;
   const core::StoreTime since = SinceOf(token);
-  Duration held_for{};
+  Instant began = core::kNever;
   bool all = true;
   for (const Stand& stand : candidate.stands) {
     all &= stand.token == token;
     if (stand.token != token) continue;
-    held_for = std::max(held_for, stand.held_for);
+    began = std::min(began, stand.began);
   }
-  candidate.hold_until = HoldUntil(spec, std::min(from, context_.now - held_for));
+  candidate.hold_until = HoldUntil(spec, std::min(from, began));
+  const Duration held_for = began == core::kNever ? Duration::zero() : context_.now - began;
   // The votes of the others may be on their way.
   if (!all) candidate.join_at = context_.now + context_.Trips(kGatherTrips);
   Arm(candidate);
