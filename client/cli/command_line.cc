@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "distlock/wire/nearest.h"
 
@@ -19,6 +20,10 @@ bool TakesValue(const CLI::App& command, const std::string& name) {
 bool NamesKey(const std::string& arg) {
   return arg.rfind("-k", 0) == 0 || arg == "--key" || arg.rfind("--key=", 0) == 0;
 }
+
+// Words of other programs for what a command here does.
+constexpr std::pair<const char*, const char*> kOtherWords[] = {
+    {"lock", "run"}, {"unlock", "force-release"}, {"list", "ls"}, {"get", "show"}, {"leader", "elect"}};
 
 }  // namespace
 
@@ -48,6 +53,9 @@ std::string DidYouMean(const CLI::App& app, const std::string& word) {
     }
   } else if (named.empty()) {
     for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
+  }
+  for (const auto& [said, meant] : kOtherWords) {
+    if (named.empty() && word == said) return std::string("; did you mean ") + meant + "?";
   }
   const size_t nearest = wire::Nearest(word.substr(0, word.find('=')), {known.begin(), known.end()});
   return nearest == known.size() ? "" : "; did you mean " + known[nearest] + "?";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "failure.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 
 #include <cstring>
@@ -35,6 +36,10 @@ constexpr ReasonExit kReasonExits[] = {
     {RefusalReason::kPermissionDenied, kExitDenied},
     {RefusalReason::kUnreachable, kExitUnavailable},
 };
+
+bool IsOfStore(const Failure& failure) {
+  return absl::StartsWith(failure.reason, "STORE_") || failure.reason == "QUORUM_NOT_REACHED";
+}
 
 }  // namespace
 
@@ -89,7 +94,8 @@ std::string DescribeText(const Failure& failure) {
   if (failure.retry_after) {
     absl::StrAppend(&facts, facts.empty() ? "" : ", ", "retry after ", FormatDuration(*failure.retry_after));
   }
-  absl::StrAppend(&out, " (", Printable(failure.reason), facts.empty() ? "" : "; ", facts, ")\n");
+  absl::StrAppend(&out, " (", Printable(failure.reason), facts.empty() ? "" : "; ", facts, ")",
+                  IsOfStore(failure) ? "; distlockctl status --explain says more" : "", "\n");
   return out;
 }
 

@@ -30,6 +30,9 @@ struct LeaseArgs {
   std::string lease_id;
 };
 
+// Who gives a lock's name where a lease is wanted has no lease, and often means this.
+constexpr char kForceInstead[] = "; distlockctl force-release NAME takes a lock from whoever holds it";
+
 // In the format that systemd's EnvironmentFile= and a shell's `.` read; no value needs quoting.
 std::string LeaseAsEnvironment(const DetachedLease& lease) {
   return absl::StrCat("DISTLOCK_LEASE_ID=", lease.lease_id, "\nDISTLOCK_TOKEN=", lease.token,
@@ -155,7 +158,14 @@ int Release(const Context& context, const LeaseArgs& args) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
   const auto released = DetachedLocks(*client).Release(lease_id);
-  if (!released.ok()) return context.Fail(FailureFrom(context, released.refusal()));
+  if (!released.ok()) {
+    Failure failure = FailureFrom(context, released.refusal());
+    if (released.refusal().reason == RefusalReason::kInvalidArgument) {
+      for (auto& [field, problem] : failure.fields) problem += kForceInstead;
+      failure.message += kForceInstead;
+    }
+    return context.Fail(failure);
+  }
   const std::string outcome = absl::AsciiStrToLower(std::string(Name(*released)));
   return context.Print(outcome, Json().Text("outcome", outcome)) ? kExitOk : kExitInternal;
 }
@@ -227,6 +237,7 @@ void AddLeaseCommands(CLI::App& app, Context& context) {
   AddLeaseId(*release, *release_args);
   AddContextFlags(*release, context);
   release->footer(
+      "It takes a lease, not a lock's name: distlockctl force-release NAME takes a lock from whoever holds it.\n\n"
       "Examples:\n"
       "  distlockctl release                     # DISTLOCK_LEASE_ID\n"
       "  distlockctl release - < /run/nightly/lease");

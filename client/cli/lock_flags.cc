@@ -59,7 +59,7 @@ void AddWaitFlags(CLI::App& command, LockFlags& flags) {
   AddDurationFlag(
       command, "-w,--wait,--timeout", [&flags](Millis value) { flags.max_wait = value; },
       "Wait at most this long, also for a broker or store that is away (default: until the lock is\n"
-      "granted; for those at first 5s")
+      "granted; for those at first 5s)")
       ->excludes(once);
   once->option_text(" ");
   command.add_flag("-q,--quiet", flags.quiet, "Print nothing when another holds the lock")->option_text(" ");

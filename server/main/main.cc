@@ -96,7 +96,7 @@ void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
     // A default that the machine does not reach is no trouble while one busy caller has enough.
     const bool asked = options.max_connections != kDefaultMaxConnections;
     const bool few = server.max_connections() < static_cast<size_t>(options.max_connections_per_peer);
-    ops::Log(asked || few ? ops::LogLevel::kWarn : ops::LogLevel::kInfo,
+    ops::Log(asked || few ? ops::LogLevel::kWarn : ops::LogLevel::kDebug,
              "fewer connections than --max-connections: each needs two open files, and one for --death-proof",
              {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
   }

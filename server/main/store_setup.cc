@@ -2,6 +2,7 @@
 #include "main/store_setup.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,8 +29,10 @@ absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
                      ", but the embedded store has no replicas: remove it, or set --redis"));
   }
   const bool outlives = !options.embedded_dir.empty();
+  // The embedded server changes its working directory before it opens anything.
+  const std::string dir = outlives ? std::filesystem::absolute(options.embedded_dir).string() : "";
   auto started = store::EmbeddedServer::Start(
-      {.server = options.embedded_server, .dir = options.embedded_dir, .outlives = outlives});
+      {.server = options.embedded_server, .dir = dir, .outlives = outlives});
   if (!started.ok()) return started.status();
   setup.embedded = *std::move(started);
   setup.options.url = setup.embedded->Url();

@@ -127,8 +127,12 @@ void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
     return Answer(*exchange, Judged(handlers_.not_alive ? handlers_.not_alive() : "", "alive\n"));
   }
   if (request.path == "/readyz") {
+    const bool grants = request.query == "grants=1" || request.query == "grants=true";
+    if (!grants && !request.query.empty()) {
+      return Answer(*exchange, Text(400, "/readyz knows one question, grants=1: whether locks are granted\n"));
+    }
     std::string problem = handlers_.not_ready();
-    if (problem.empty() && request.query == "grants=1" && handlers_.not_granting) problem = handlers_.not_granting();
+    if (problem.empty() && grants && handlers_.not_granting) problem = handlers_.not_granting();
     return Answer(*exchange, Judged(problem, "ready\n"));
   }
   for (const File& file : kFiles) {

@@ -129,12 +129,21 @@ def test_a_port_is_said_by_name(ctl, broker, words, address, said):
 
 @pytest.mark.parametrize("words, said", [
     (["rum", "k", "true"], "'rum' is not a command; did you mean run?"),
+    (["unlock", "k"], "did you mean force-release?"),
+    (["run", "k", "-w", "1d", "true"], "write 24h, "),
     (["show", "k", "--namspace", "x"], "did you mean --namespace?"),
     (["ls", "--al"], "did you mean --all-namespaces?"),
 ])
 def test_a_word_that_is_near(ctl, broker, words, said):
     done = ctl(*words)
     assert done.returncode == 64 and said in done.stderr, done.stderr
+
+
+def test_release_takes_a_lease_and_no_name(ctl, broker):
+    if not broker.real:
+        pytest.skip("the fake broker takes every word for a lease")
+    done = ctl("release", "k")
+    assert done.returncode == 64 and "distlockctl force-release NAME" in done.stderr, done.stderr
 
 
 def test_can_i_takes_the_same_names(ctl, broker):

@@ -45,6 +45,13 @@ def restart(daemon, how):
     daemon.start()
 
 
+def test_its_folder_may_be_told_from_here(world, store):
+    daemon = world.distlockd("", "--embedded-dir", os.path.relpath(store))
+    with daemon.client() as client:
+        client.acquire(client.spec("job"))
+    assert (store / "store.pid").exists()
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("command", [("run", "job"), ("elect", "job")], ids=["run", "elect"])
 def test_a_job_goes_on_when_its_only_broker_is_restarted(world, store, how, command):

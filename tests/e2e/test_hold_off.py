@@ -175,6 +175,7 @@ def test_a_hold_off_is_an_outcome_of_its_own(world):
     assert failure(client.acquire, client.spec("k", 0.2)).reason == "STORE_HOLD_OFF"
     quiet = ctl(daemon, "run", "k", "-n", "-q", "-E", "0", "true")
     assert quiet.returncode == 69 and "STORE_HOLD_OFF" in quiet.stderr and "retry after" in quiet.stderr, quiet
+    assert quiet.stderr.endswith("distlockctl status --explain says more\n"), quiet
     shown = ctl(daemon, "show", "k").stdout
     assert "held off, 0 waiting" in shown and "nobody is newly granted a lock for another" in shown, shown
     assert "nobody is newly granted a lock" in ctl(daemon, "ls").stderr

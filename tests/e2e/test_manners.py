@@ -43,6 +43,7 @@ def test_a_quiet_broker_tells_of_a_store_that_refuses_writes(world, word):
     assert daemon.metric("distlock_store_writable") == 1 and daemon.get("/readyz?grants=1")[0] == 200
     redis.command(*begin)
     eventually(lambda: daemon.metric("distlock_store_writable") == 0, "the metric")
+    assert daemon.get("/readyz?grants=true")[0] == 503 and daemon.get("/readyz?grant=1")[0] == 400
     code, why = daemon.get("/readyz?grants=1")
     assert code == 503 and word in why and "script:" not in why, why
     assert daemon.get("/readyz")[0] == 200 and daemon.metric("distlock_store_up") == 1
