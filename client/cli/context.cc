@@ -90,8 +90,8 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
   const auto parse = [names, set = std::move(set)](const std::string& text) {
     const std::optional<Millis> value = ParseDuration(text);
     if (!value) {
-      throw CLI::ValidationError(
-          names, "'" + text + "' is not a duration; write 24h, 1m30s, 15s, 500ms, or seconds as 2.5");
+      throw CLI::ValidationError(names,
+                                 "'" + text + "' is not a duration; write 24h, 1m30s, 15s, 500ms, or seconds as 2.5");
     }
     set(*value);
   };
