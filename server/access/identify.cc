@@ -116,6 +116,10 @@ absl::StatusOr<Principal> BearerOf(const PeerFacts& facts, const Proofs& proofs,
     caller->token = hash;
     return Principal{.kind = Kind::kToken, .text = Cat(HeadOf(Kind::kToken), *name)};
   }
+  if (std::ranges::count(token, '.') != 2) {
+    return Wrong(Cat("is no token of this service: static ones (--token-file) begin with ", kTokenHead,
+                     ", JSON web tokens have three parts"));
+  }
   if (proofs.jwt == nullptr) return Wrong("this broker takes no JSON web tokens (--jwt-keys)");
   return JwtOf(token, proofs, now_s, caller);
 }

@@ -97,6 +97,7 @@ TEST(Identify, AWrongProofIsAnErrorAlsoBesideAGoodOne) {
   EXPECT_THAT(Names(Who(Bearer("Bearer dlt_")))[0], Not(HasSubstr("dlt_")));
   EXPECT_THAT(Names(Who(Bearer("Basic eDp5")))[0], HasSubstr("no bearer token"));
   EXPECT_THAT(Names(Who(Bearer("Bearer a.b.c")))[0], HasSubstr("takes no JSON web tokens"));
+  EXPECT_THAT(Names(Who(Bearer("Bearer s3cret")))[0], HasSubstr("begin with dlt_"));
   EXPECT_THAT(Names(Identify(Bearer("Bearer " + kToken), {}, kNow))[0], HasSubstr("takes no static tokens"));
   PeerFacts twice = Bearer("Bearer " + kToken);
   twice.authorization.push_back("Bearer " + kToken);

@@ -191,6 +191,16 @@ TEST_F(BallotTest, RoundsAreCountedByKind) {
   EXPECT_EQ(ballot_.rounds(), (Rounds{2, 1, 0, 0})) << "several tokens: the greatest is confirmed";
 }
 
+TEST_F(BallotTest, ARefusalSaysWhatTheServersSaid) {
+  Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30)});
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    Answer(node, core::StoreFailed{core::FailureKind::kUnavailable, node == 0 ? "MISCONF" : "NOREPLICAS"});
+  }
+  const auto* failed = Told<core::StoreFailed>();
+  ASSERT_NE(failed, nullptr);
+  EXPECT_NE(failed->cause.find("1 refuses: MISCONF; 2 refuse: NOREPLICAS"), std::string::npos) << failed->cause;
+}
+
 // max_hold counts from when its owner was granted it, by another try of the same request.
 TEST_F(BallotTest, AHoldThatItsOwnerHadGrowsOlderWhileItIsConfirmed) {
   Wait(1);

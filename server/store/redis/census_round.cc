@@ -222,8 +222,9 @@ void CensusRound::OnCounted(core::Duration own_longest, const std::string& marke
     return EndRound();
   }
   if (count->longest_ttl > own_longest) {
-    Warn(Cat("a broker of this store has leases of up to ", CeilMs(count->longest_ttl), " ms, this one of up to ",
-             CeilMs(own_longest), " ms: give all brokers the same --max-ttl"));
+    Warn(Cat("a broker of this store allows, or has allowed, leases of up to ", CeilMs(count->longest_ttl),
+             " ms, this one of up to ", CeilMs(own_longest),
+             " ms: give all brokers the same --max-ttl and --failover-hold-off"));
   }
   if (census_.OnCount(*count, timers_->Now())) TellLost();
   if (marker != marker_) census_.OnOtherKeys();

@@ -8,6 +8,9 @@ namespace {
 
 constexpr int kMinMajor = 6;
 constexpr int kMinMinor = 2;
+constexpr char kOrHoldOff[] =
+    ", or set --failover-hold-off auto, and --max-ttl to your longest ttl: for so long nobody is newly granted a lock "
+    "after a restart of the store, and once when it is first used";
 
 bool OldVersion(std::string_view version) {
   const std::vector<std::string_view> parts = Split(version, ".");
@@ -83,29 +86,31 @@ Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool 
                      const AppendSettings& appends) {
   Fitness fitness{Judge(info, of_cluster), {}};
   if (!fitness.status.ok()) return fitness;
-  if (info.Get("aof_enabled") == "0" && (save_points.empty() || save_points == "?")) {
+  if (info.Get("aof_enabled") == "0" && save_points == "?") {
     fitness.warnings.push_back(
-        save_points == "?" ? "the store writes no append-only file, and whether it saves snapshots cannot be seen "
-                             "(CONFIG GET is denied): "
-                             "without either, a restart forgets all locks"
-                           : "the store has neither append-only file nor snapshots: when it restarts, all locks are "
-                             "forgotten and may be "
-                             "given again while their old holders still believe; run CONFIG SET appendonly yes, "
-                             "which counts from when INFO persistence shows aof_rewrite_scheduled:0 and "
-                             "aof_rewrite_in_progress:0, or set --failover-hold-off");
+        "the store writes no append-only file, and whether it saves snapshots cannot be seen (CONFIG GET is denied): "
+        "without either, a restart forgets all locks");
+  } else if (info.Get("aof_enabled") == "0" && save_points.empty()) {
+    fitness.warnings.push_back(
+        Cat("the store has neither append-only file nor snapshots: when it restarts, all locks are forgotten and may "
+            "be given again while their old holders still believe; run CONFIG SET appendonly yes, which counts from "
+            "when INFO persistence shows aof_rewrite_scheduled:0 and aof_rewrite_in_progress:0",
+            kOrHoldOff));
   }
   if (info.Get("aof_enabled") != "1") return fitness;
   if (appends.appendfsync != "always" && appends.appendfsync != "?") {
     fitness.warnings.push_back(
         Cat("the store's append-only file has appendfsync ", appends.appendfsync,
             ": a power failure forgets the locks of the last moments, and they may be given again while their old "
-            "holders still believe; run CONFIG SET appendfsync always, or set --failover-hold-off"));
+            "holders still believe; run CONFIG SET appendfsync always",
+            kOrHoldOff));
   }
   if (appends.no_fsync_on_rewrite == "yes") {
     fitness.warnings.push_back(
-        "the store has no-appendfsync-on-rewrite yes: a power failure while it rewrites its append-only file or saves "
-        "a snapshot forgets the locks since that began, and they may be given again while their old holders still "
-        "believe; run CONFIG SET no-appendfsync-on-rewrite no, or set --failover-hold-off");
+        Cat("the store has no-appendfsync-on-rewrite yes: a power failure while it rewrites its append-only file or "
+            "saves a snapshot forgets the locks since that began, and they may be given again while their old holders "
+            "still believe; run CONFIG SET no-appendfsync-on-rewrite no",
+            kOrHoldOff));
   }
   return fitness;
 }

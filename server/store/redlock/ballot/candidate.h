@@ -44,7 +44,8 @@ struct Stand {
   uint32_t position = 0;
   uint32_t queue_length = 0;
   std::optional<Duration> left;
-  Outcome refusal;  // kRefused
+  Outcome refusal;      // kRefused
+  std::string trouble;  // kFailed: what the server said, if it answered
 };
 
 struct Candidate : core::Timed {

@@ -74,6 +74,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
       stand.refusal = std::move(outcome);
     } else {
       stand.answer = StandAnswer::kFailed;
+      stand.trouble = failed != nullptr ? failed->cause : "";
     }
   }
   Consider(candidate);

@@ -2,11 +2,14 @@
 #include "store/redlock/ballot/candidates.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/check.h"
 #include "store/redlock/ballot/place.h"
+#include "store/text.h"
 
 namespace distlock::store::ballot {
 namespace {
@@ -238,7 +241,13 @@ void Candidates::Split(Candidate& candidate) {
 }
 
 void Candidates::OnNoQuorum(Candidate& candidate) {
-  const std::string cause = "too few servers answer: " + context_.nodes.Trouble();
+  std::string cause = "too few servers answer: " + context_.nodes.Trouble();
+  std::map<std::string_view, int> said;
+  for (const Stand& stand : candidate.stands) {
+    if (stand.answer == StandAnswer::kFailed && !stand.trouble.empty()) ++said[stand.trouble];
+  }
+  for (const auto& [trouble, count] : said)
+    Append(cause, "; ", count, count == 1 ? " refuses: " : " refuse: ", trouble);
   candidate.is_open = false;
   if (!candidate.waits) {
     AnswerAll(candidate, core::StoreFailed{core::FailureKind::kUnavailable, cause});
