@@ -2,9 +2,7 @@
 #include "store/redlock/ballot/candidates.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "core/check.h"
@@ -241,21 +239,14 @@ void Candidates::Split(Candidate& candidate) {
 }
 
 void Candidates::OnNoQuorum(Candidate& candidate) {
-  std::string cause = "too few servers answer: " + context_.nodes.Trouble();
-  std::map<std::string_view, int> said;
-  for (const Stand& stand : candidate.stands) {
-    if (stand.answer == StandAnswer::kFailed && !stand.trouble.empty()) ++said[stand.trouble];
-  }
-  for (const auto& [trouble, count] : said)
-    Append(cause, "; ", count, count == 1 ? " refuses: " : " refuse: ", trouble);
-  candidate.is_open = false;
+  const std::string cause = Cat("too few servers answer: ", context_.nodes.Trouble(), TroubleOf(candidate));
   if (!candidate.waits) {
     AnswerAll(candidate, core::StoreFailed{core::FailureKind::kUnavailable, cause});
     return End(candidate);
   }
   // It keeps what it has; the core asks again, or withdraws it.
   AnswerAll(candidate, core::StoreUnknown{cause});
-  Arm(candidate);
+  Close(candidate);
 }
 
 void Candidates::Fail(Candidate& candidate, const Outcome& refusal) {

@@ -4,6 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "store/text.h"
 
 namespace distlock::store::ballot {
 namespace {
@@ -163,6 +168,16 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
   const Opposition against = Against(candidate, bench);
   if (!against.holder && !against.is_earlier) return {.kind = Kind::kKeep};
   return {.kind = Kind::kYield, .holder = against.holder};
+}
+
+std::string TroubleOf(const Candidate& candidate) {
+  std::map<std::string_view, int> said;
+  for (const Stand& stand : candidate.stands) {
+    if (stand.answer == Answer::kFailed && !stand.trouble.empty()) ++said[stand.trouble];
+  }
+  std::string text;
+  for (const auto& [trouble, count] : said) Append(text, "; ", count, count == 1 ? " refuses: " : " refuse: ", trouble);
+  return text;
 }
 
 }  // namespace distlock::store::ballot

@@ -55,5 +55,7 @@ Verdict Judge(const Candidate& candidate, const Bench& bench);
 bool IsRoundOver(const Candidate& candidate, const Bench& bench);
 // Enough servers have it queued, or have voted for it, that it has a place.
 bool HasPlace(const Candidate& candidate, const Bench& bench);
+// Why servers that answered gave no vote, behind "; ", for people; "": none refused.
+std::string TroubleOf(const Candidate& candidate);
 
 }  // namespace distlock::store::ballot
