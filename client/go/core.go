@@ -80,17 +80,17 @@ func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
 	fx.Run()
 }
 
-// acquire takes all of specs or none, one for each of locks, and waits for the answer.
-func (c *core) acquire(ctx context.Context, locks []*Lock, specs []*pb.LockSpec, wait locktable.Wait,
+// acquire takes all of specs or none, one for each of held, and waits for the answer.
+func (c *core) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, wait locktable.Wait,
 	onQueued func(*pb.AcquireQueued)) error {
 	answer := make(chan *locktable.Refusal, 1)
 	var request *locktable.Request
 	c.do(func(now time.Duration, fx *locktable.Effects) {
 		c.start()
 		request = c.table.Acquire(specs, wait, func(refusal *locktable.Refusal) { answer <- refusal }, onQueued, now, fx)
-		for i, lock := range locks {
-			lock.lease = request.Leases[i]
-			lock.lease.OnEnd = lock.lost
+		for i := range held {
+			held[i].lease = request.Leases[i]
+			held[i].lease.OnEnd = held[i].lost
 		}
 	})
 	select {
@@ -159,7 +159,7 @@ func (c *core) tell(callback func()) {
 			next := c.told[0]
 			c.told = c.told[1:]
 			c.mu.Unlock()
-			next()
+			guard("OnQueued or OnDraining", next)
 		}
 	}()
 }
