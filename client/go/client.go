@@ -131,5 +131,5 @@ func (c *Client) Close() error {
 func (c *Client) Connected() bool {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
-	return c.core.table.Link().Opened()
+	return c.core.table.Link().Opened
 }

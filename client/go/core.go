@@ -176,7 +176,7 @@ func (c *core) close() {
 		c.table.Close(now, fx)
 		for _, stream := range c.streams {
 			if stream != nil {
-				stream.opened = stream.link.Opened()
+				stream.opened = stream.link.Opened
 				open = append(open, stream)
 			}
 		}
@@ -231,7 +231,7 @@ func notify(waits chan struct{}) {
 func (c *core) signal() { notify(c.wake) }
 
 func (c *core) arm() {
-	if c.due() < c.armed || c.table.Present() != c.present {
+	if c.due() < c.armed || c.table.Present != c.present {
 		c.armed = 0
 		c.signal()
 	}
@@ -239,7 +239,7 @@ func (c *core) arm() {
 
 // due is when the timer has something to do.
 func (c *core) due() time.Duration {
-	due := c.table.Wake()
+	due := c.table.Wake
 	if c.streams[c.present] == nil && !c.closing {
 		due = min(due, c.reconnectAt)
 	}
@@ -288,8 +288,8 @@ func (c *core) run() {
 		var fx locktable.Effects
 		lapsed := c.endLapsed(now, &fx)
 		c.table.Tick(now, &fx)
-		if c.table.Present() != c.present { // go on with the next broker, at once
-			c.present = c.table.Present()
+		if c.table.Present != c.present { // go on with the next broker, at once
+			c.present = c.table.Present
 			c.addresses.Next()
 			c.reconnectAt = 0
 		}
@@ -299,7 +299,8 @@ func (c *core) run() {
 			c.table.Start(now, c.claim(stream.address), &fx)
 			go c.streams[c.present].run()
 		}
-		timeLeft, draining := c.table.TakeDraining()
+		timeLeft := c.table.DrainingFor
+		c.table.DrainingFor = locktable.Never
 		c.armed = 0 // flush need not signal: the due time is read below
 		c.flush()
 		c.armed = c.due()
@@ -310,7 +311,7 @@ func (c *core) run() {
 		for _, stream := range lapsed {
 			stream.cancel()
 		}
-		if draining && c.onDraining != nil {
+		if timeLeft != locktable.Never && c.onDraining != nil {
 			c.tell(func() { c.onDraining(timeLeft) })
 		}
 		fx.Run()
@@ -335,7 +336,7 @@ func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) []*stream {
 			continue
 		}
 		why := "no answer to OpenSession within the connect timeout"
-		if stream.link.Opened() {
+		if stream.link.Opened {
 			why = "the broker was not heard for the whole validity"
 		}
 		c.breakOff(stream, locktable.CauseLapsed, why, nil, now, fx)

@@ -26,7 +26,7 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 	case *pb.SessionEvent_HeartbeatAck:
 		t.onAck(link, what.HeartbeatAck, now, fx)
 	case *pb.SessionEvent_Refused:
-		link.proofRefused = link.proofRefused || event.Id == link.proof
+		link.ProofRefused = link.ProofRefused || event.Id == link.proof
 		t.onRefused(link, event.Id, refusalOf(what.Refused), now, fx)
 	case *pb.SessionEvent_Lost:
 		if has {
@@ -55,9 +55,9 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 
 func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration, fx *Effects) {
 	link.onEvent(0)
-	link.opened = true
+	link.Opened = true
 	link.adopts = slices.Contains(opened.Features, "adopt")
-	link.authenticates = slices.Contains(opened.Features, "authenticate")
+	link.Authenticates = slices.Contains(opened.Features, "authenticate")
 	link.mostAhead = cmp.Or(max(int(opened.MaxUnanswered), 0), mostAhead)
 	link.maxBytes = cmp.Or(max(int(opened.MaxMessageBytes), 0), messageBytes)
 	link.validity = cmp.Or(span(opened.Validity), defaultValidity)
@@ -115,7 +115,7 @@ func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Durati
 
 // deliver hands a request's locks to the program, when all are granted and none is past its deadline.
 func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
-	t.unschedule(request) // no answer is missing any more
+	request.givenUp = Never // no answer is missing any more
 	for _, lease := range request.Leases {
 		if lease.Phase() != Granted || now >= lease.Deadline() {
 			return
@@ -124,9 +124,8 @@ func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
 	for _, lease := range request.Leases {
 		lease.HeldAt = now
 		lease.setPhase(Held)
-		t.leaseDeadline = min(t.leaseDeadline, lease.Deadline())
+		t.endAt(lease.Deadline())
 	}
-	t.wakeAt(t.leaseDeadline)
 	t.tellAnswer(request, nil, fx)
 }
 
@@ -146,7 +145,7 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 	if !link.session.ack(ack.Seq, span(ack.ValidFor), now) {
 		return
 	}
-	link.acked, t.lastFailure = true, nil
+	link.Acked, t.lastFailure = true, nil
 	limits := make(map[int64]time.Duration, len(ack.Limits))
 	for _, limit := range ack.Limits {
 		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, span(limit.ValidFor))
@@ -173,18 +172,23 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 	}
 }
 
-// sweep ends the leases whose deadlines have passed.
+// sweep ends the leases whose deadlines have passed, and gives up what has waited for too long.
 func (t *Table) sweep(now time.Duration, fx *Effects) {
-	t.leaseDeadline = Never
+	t.endsAt = Never
 	elsewhere := false
 	for _, lease := range t.live {
-		if lease.Phase() == Held && t.Notice(lease, now, fx) {
-			t.leaseDeadline = min(t.leaseDeadline, lease.Deadline())
+		if lease.Phase() != Held {
+			if now >= lease.request.givenUp {
+				t.timeOut(lease.request, now, fx)
+			} else {
+				t.endAt(lease.request.givenUp)
+			}
+		} else if t.Notice(lease, now, fx) {
+			t.endAt(lease.Deadline())
 			elsewhere = elsewhere || lease.link != t.Link()
 		}
 	}
 	t.moving = t.moving && elsewhere
-	t.wakeAt(t.leaseDeadline)
 }
 
 func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Duration, fx *Effects) {
@@ -283,7 +287,7 @@ func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *E
 		}
 	}
 	gone := answer{refusal: Refuse(Unreachable, why), broken: !link.leaving}
-	link.streaming, link.opened, link.draining, link.leaving, link.heartbeatDue = false, false, false, false, false
+	link.streaming, link.Opened, link.draining, link.leaving, link.heartbeatDue = false, false, false, false, false
 	link.commands, link.urgent, link.ahead = nil, nil, nil
 	for id, asked := range t.asked {
 		if asked.link == link {

@@ -48,8 +48,8 @@ type Request struct {
 	asked      time.Duration
 	waitUntil  time.Duration
 	stranded   time.Duration // since when no broker has this request; Never: one has
-	timeout    timeout
-	link       *Link // the session it was sent through
+	givenUp    time.Duration // when it has waited for too long
+	link       *Link         // the session it was sent through
 	oneTry     bool
 	turnedAway bool // refused by a draining broker
 	sent       bool

@@ -34,12 +34,12 @@ type Link struct {
 	mostAhead     int
 	session       belief
 	streaming     bool // there is a stream, opened or not
-	opened        bool
-	acked         bool
+	Opened        bool // the broker has answered the OpenSession
+	Acked         bool // and a heartbeat
 	adopts        bool
-	authenticates bool
+	Authenticates bool  // the broker takes another token for this session
 	proof         int64 // id of the command that brought the last proof; 0: the call did
-	proofRefused  bool
+	ProofRefused  bool  // the broker has refused that one
 	draining      bool
 	leaving       bool
 	heartbeatDue  bool
@@ -55,20 +55,8 @@ type unanswered struct{ first, last int64 }
 
 func newLink() *Link { return &Link{maxBytes: messageBytes, heartbeatAt: Never, drainedAt: Never} }
 
-// Opened tells whether the broker has answered the OpenSession.
-func (l *Link) Opened() bool { return l.opened }
-
-// Acked tells whether the session has had the answer to a heartbeat.
-func (l *Link) Acked() bool { return l.acked }
-
 // Said tells whether all has been sent that there was to say: the goodbye has left.
 func (l *Link) Said() bool { return l.leaving && len(l.commands) == 0 }
-
-// Authenticates tells whether the broker takes another token for this session.
-func (l *Link) Authenticates() bool { return l.authenticates }
-
-// ProofRefused tells whether the broker has refused the last proof that a command brought.
-func (l *Link) ProofRefused() bool { return l.proofRefused }
 
 func (l *Link) start(now, grace time.Duration) {
 	*l = *newLink()

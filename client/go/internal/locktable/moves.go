@@ -30,18 +30,18 @@ func (t *Table) onDraining(link *Link, timeLeft, now time.Duration) {
 }
 
 func (t *Table) cannotFollow(timeLeft time.Duration) {
-	t.draining, t.drainingFor = true, timeLeft
+	t.DrainingFor = timeLeft
 	t.wakeAt(0)
 }
 
 // moveOn leaves the present broker, if it drains: the other link becomes the present one. While that still has a stream
 // of its own, of a broker that drains as well, this waits for its end.
 func (t *Table) moveOn(now time.Duration) {
-	old, other := t.Link(), t.links[1-t.now]
+	old, other := t.Link(), t.Links[1-t.Present]
 	if t.config.Brokers == 1 || t.closed || !old.streaming || !old.draining || other.streaming {
 		return
 	}
-	t.now = 1 - t.now
+	t.Present = 1 - t.Present
 	t.moving = true
 	t.wakeAt(0)
 	for _, request := range t.waiting() {
@@ -63,7 +63,7 @@ func (t *Table) moveOn(now time.Duration) {
 func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 	t.movesAt, t.moving = Never, false
 	link := t.Link()
-	ready := link.opened && !link.leaving && !link.draining
+	ready := link.Opened && !link.leaving && !link.draining
 	type name struct {
 		token          int64
 		namespace, key string
@@ -182,8 +182,7 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	if !t.Notice(lease, now, fx) {
 		return
 	}
-	t.leaseDeadline = min(t.leaseDeadline, lease.Deadline())
-	t.wakeAt(t.leaseDeadline)
+	t.endAt(lease.Deadline())
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.sendDowngrades(lease)
 	if lease.Spec.Reentrant {

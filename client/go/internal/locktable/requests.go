@@ -34,7 +34,6 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 	}
 	request.answer, request.onQueued, request.asked, request.waitUntil = answer, onQueued, now, Never
 	request.oneTry, request.stranded, request.bytes = wait <= OneTry, Never, 64
-	request.timeout = timeout{at: Never, index: -1}
 	first := t.takeIDs(len(specs))
 	for i, spec := range specs {
 		lease := &leases[i]
@@ -56,15 +55,13 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 	for _, lease := range request.Leases {
 		t.live[lease.id] = lease
 	}
-	if !t.Link().opened {
+	if !t.Link().Opened {
 		request.stranded = now
 	}
 	if t.Link().usable() {
 		t.send(request, now, fx)
 	}
-	if !request.Answered() {
-		t.schedule(request)
-	}
+	t.schedule(request)
 	return request
 }
 
@@ -148,7 +145,7 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 		}
 		t.end(lease, cause, "the client was closed", fx)
 	}
-	for _, link := range t.links {
+	for _, link := range t.Links {
 		if link.usable() {
 			t.leave(link)
 		}
@@ -174,8 +171,8 @@ func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 
 // Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
 func (t *Table) Authenticate(link *Link, authorization string) {
-	if link.authenticates && link.usable() {
-		link.proof, link.proofRefused = t.takeIDs(1), false
+	if link.Authenticates && link.usable() {
+		link.proof, link.ProofRefused = t.takeIDs(1), false
 		link.add(&pb.SessionCommand{Id: link.proof, Command: &pb.SessionCommand_Authenticate{
 			Authenticate: &pb.Authenticate{Authorization: authorization}}})
 	}
@@ -200,25 +197,19 @@ func (t *Table) Ready(link *Link) bool {
 
 // Tick handles timeouts, deadlines and heartbeats. Due at Wake; earlier calls are harmless.
 func (t *Table) Tick(now time.Duration, fx *Effects) {
-	if now >= t.leaseDeadline {
+	if now >= t.endsAt {
 		t.sweep(now, fx)
 	}
 	if now >= t.movesAt {
 		t.sendMoves(now, fx)
 	}
-	for len(t.timeouts) > 0 && t.timeouts[0].timeout.at <= now {
-		t.timeOut(t.timeouts[0], now, fx)
-	}
-	t.wake = min(t.leaseDeadline, t.movesAt)
-	if len(t.timeouts) > 0 {
-		t.wakeAt(t.timeouts[0].timeout.at)
-	}
-	for _, link := range t.links {
+	t.Wake = min(t.endsAt, t.movesAt)
+	for _, link := range t.Links {
 		if !link.streaming {
 			continue
 		}
 		t.wakeAt(link.session.deadline)
-		if link.opened && !link.leaving {
+		if link.Opened && !link.leaving {
 			if now >= link.heartbeatAt {
 				link.heartbeatDue, link.heartbeatAt = true, now+link.interval
 			}

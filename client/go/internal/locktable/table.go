@@ -38,32 +38,32 @@ type Config struct {
 // Table is the lock table. Each request is answered once, and so is each release, downgrade and proclamation that asks
 // for an answer.
 type Table struct {
-	config        Config
-	links         [2]*Link
-	now           int                // index of the present link
-	live          map[int64]*Lease   // by id, in any phase but Ended
-	moves         map[int64]*Lease   // by the id of an adoption that is not answered
-	asked         map[int64]question // the other commands that are not, but acquires
-	leftovers     []*giving          // that no session could take back
-	timeouts      timeouts
-	nextID        int64
-	prefix        string // of the request_ids of this table
-	sessions      int32  // opened so far
-	closed        bool
-	moving        bool
-	wake          time.Duration
-	leaseDeadline time.Duration
-	movesAt       time.Duration
-	lastFailure   *Refusal
-	draining      bool // a broker goes down, and something cannot follow
-	drainingFor   time.Duration
+	Links       [2]*Link
+	Present     int           // index of the link for new acquires
+	Wake        time.Duration // when Tick must be called
+	DrainingFor time.Duration // the broker goes down then, and not all can follow; Never: that need not be told
+
+	config      Config
+	live        map[int64]*Lease   // by id, in any phase but Ended
+	moves       map[int64]*Lease   // by the id of an adoption that is not answered
+	asked       map[int64]question // the other commands that are not, but acquires
+	leftovers   []*giving          // that no session could take back
+	nextID      int64
+	prefix      string // of the request_ids of this table
+	sessions    int32  // opened so far
+	closed      bool
+	moving      bool
+	endsAt      time.Duration // the next deadline of a lease, or end of a wait, is not before
+	movesAt     time.Duration
+	lastFailure *Refusal
 }
 
 // New makes an empty table.
 func New(config Config) *Table {
 	return &Table{
-		config: config, links: [2]*Link{newLink(), newLink()}, live: map[int64]*Lease{}, moves: map[int64]*Lease{},
-		asked: map[int64]question{}, nextID: 1, prefix: secret(), wake: Never, leaseDeadline: Never, movesAt: Never}
+		config: config, Links: [2]*Link{newLink(), newLink()}, live: map[int64]*Lease{}, moves: map[int64]*Lease{},
+		asked: map[int64]question{}, nextID: 1, prefix: secret(), Wake: Never, endsAt: Never, movesAt: Never,
+		DrainingFor: Never}
 }
 
 func secret() string {
@@ -73,16 +73,7 @@ func secret() string {
 }
 
 // Link is that for new acquires.
-func (t *Table) Link() *Link { return t.links[t.now] }
-
-// LinkAt is one of the two; Present is the index of Link.
-func (t *Table) LinkAt(index int) *Link { return t.links[index] }
-
-// Present is the index of the link for new acquires.
-func (t *Table) Present() int { return t.now }
-
-// Wake is when Tick must be called.
-func (t *Table) Wake() time.Duration { return t.wake }
+func (t *Table) Link() *Link { return t.Links[t.Present] }
 
 // Moving tells whether leases wait for a session that adopts or frees them.
 func (t *Table) Moving() bool { return t.moving || len(t.leftovers) > 0 }
@@ -93,20 +84,18 @@ func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
 	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
 }
 
-// TakeDraining tells, once, that the broker goes down and not all can follow, and what time is left.
-func (t *Table) TakeDraining() (time.Duration, bool) {
-	was := t.draining
-	t.draining = false
-	return t.drainingFor, was
-}
-
 func (t *Table) takeIDs(count int) int64 {
 	first := t.nextID
 	t.nextID += int64(count)
 	return first
 }
 
-func (t *Table) wakeAt(at time.Duration) { t.wake = min(t.wake, at) }
+func (t *Table) wakeAt(at time.Duration) { t.Wake = min(t.Wake, at) }
+
+func (t *Table) endAt(at time.Duration) {
+	t.endsAt = min(t.endsAt, at)
+	t.wakeAt(at)
+}
 
 func (t *Table) moveAt(at time.Duration) {
 	t.movesAt = min(t.movesAt, at)
@@ -159,8 +148,32 @@ func (t *Table) strand(request *Request, now time.Duration) {
 	t.schedule(request)
 }
 
+// schedule sets when a waiting request is given up.
+func (t *Table) schedule(request *Request) {
+	at := request.waitUntil
+	if request.stranded != Never {
+		at = min(at, request.stranded+t.patience(request))
+	} else if at != Never {
+		at += answerGrace
+	}
+	request.givenUp = at
+	t.endAt(at)
+}
+
+// patience is for how long a broker is looked for.
+func (t *Table) patience(request *Request) time.Duration {
+	switch {
+	case t.config.UnreachableAfter > 0:
+		return t.config.UnreachableAfter
+	case request.oneTry:
+		return time.Second
+	case request.waitUntil == Never:
+		return 10 * time.Second
+	}
+	return request.waitUntil - request.stranded
+}
+
 func (t *Table) tellAnswer(request *Request, refusal *Refusal, fx *Effects) {
-	t.unschedule(request)
 	if tell := request.answer; tell != nil {
 		request.answer = nil
 		*fx = append(*fx, func() { tell(refusal) })
@@ -197,7 +210,7 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 		return
 	}
 	if request.bytes > link.maxBytes {
-		if link.opened {
+		if link.Opened {
 			t.refuse(request, Refuse("INVALID_ARGUMENT", fmt.Sprintf("the request has %d bytes, and this broker takes "+
 				"%d: ask for fewer locks at once", request.bytes, link.maxBytes)), fx)
 		}
@@ -374,7 +387,7 @@ func (t *Table) Notice(lease *Lease, now time.Duration, fx *Effects) bool {
 	if link == nil {
 		link = t.Link()
 	}
-	heard := link.streaming && link.opened && now < link.session.deadline
+	heard := link.streaming && link.Opened && now < link.session.deadline
 	switch {
 	case heard && lease.risk != "":
 		t.lose(lease, "EXPIRED", "could not be renewed in time: "+lease.risk, false, fx)
