@@ -129,7 +129,7 @@ func (c *Client) acquire(ctx context.Context, held []holding, specs []*pb.LockSp
 	if tell := call.onQueued; tell != nil {
 		onQueued = func(wire *pb.AcquireQueued) {
 			queued := Queued{int(wire.Position), holdersOf(wire.Holders), blockOf(wire.Block)}
-			c.core.tell(func() { tell(queued) })
+			c.core.callbacks.run(func() { tell(queued) })
 		}
 	}
 	return c.core.acquire(ctx, held, specs, call.wait, onQueued)

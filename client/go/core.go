@@ -31,7 +31,8 @@ const (
 //
 //  1. The mutex is never held across a gRPC operation or an effect.
 //  2. Commands that gather while a message is being written leave in the next one, together.
-//  3. Callbacks of the program run on a goroutine of their own (tell), so that one that blocks costs no lock.
+//  3. Nothing of the program runs under the mutex. Its callbacks have a goroutine of their own, so that one that blocks
+//     costs no lock; a handle or client that it drops is given back by a goroutine that a finalizer starts.
 type core struct {
 	settings
 	addresses *channel.Addresses
@@ -46,8 +47,7 @@ type core struct {
 	started       bool
 	closing       bool
 	wake          chan struct{} // has the timer look again
-	told          []func()
-	telling       bool
+	callbacks     callbacks
 	lookup        *grpc.ClientConn // for calls that are no session
 	lookupAddress string
 }
@@ -137,31 +137,6 @@ func (c *core) held(lease *locktable.Lease) bool {
 	// Under the mutex, so that an ack of this moment cannot extend a lease that is reported as lost.
 	c.do(func(now time.Duration, fx *locktable.Effects) { held = c.table.Notice(lease, now, fx) })
 	return held
-}
-
-// tell runs a callback of the program on the goroutine for those, which ends when there is none left.
-func (c *core) tell(callback func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.told = append(c.told, callback)
-	if c.telling {
-		return
-	}
-	c.telling = true
-	go func() {
-		for {
-			c.mu.Lock()
-			if len(c.told) == 0 {
-				c.telling = false
-				c.mu.Unlock()
-				return
-			}
-			next := c.told[0]
-			c.told = c.told[1:]
-			c.mu.Unlock()
-			guard("OnQueued or OnDraining", next)
-		}
-	}()
 }
 
 // close gives all back, and waits up to a second for the broker's answer.
@@ -312,7 +287,7 @@ func (c *core) run() {
 			stream.cancel()
 		}
 		if timeLeft != locktable.Never && c.onDraining != nil {
-			c.tell(func() { c.onDraining(timeLeft) })
+			c.callbacks.run(func() { c.onDraining(timeLeft) })
 		}
 		fx.Run()
 		if closing {

@@ -4,7 +4,6 @@ package distlock
 
 import (
 	"context"
-	"log/slog"
 	"time"
 )
 
@@ -64,14 +63,4 @@ func (g guarded) Ended(ctx context.Context, key string, err error, heldFor time.
 
 func (g guarded) Session(address string, opened bool, err error) {
 	guard("Observer.Session", func() { g.Observer.Session(address, opened, err) })
-}
-
-// guard calls a callback of the program, whose panic must not end the work of this package.
-func guard(what string, callback func()) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			slog.Error("distlock: a callback of the program panicked", "callback", what, "panic", problem)
-		}
-	}()
-	callback()
 }

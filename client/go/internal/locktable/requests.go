@@ -218,6 +218,31 @@ func (t *Table) Tick(now time.Duration, fx *Effects) {
 	}
 }
 
+// schedule sets when a waiting request is given up.
+func (t *Table) schedule(request *Request) {
+	at := request.waitUntil
+	if request.stranded != Never {
+		at = min(at, request.stranded+t.patience(request))
+	} else if at != Never {
+		at += answerGrace
+	}
+	request.givenUp = at
+	t.endAt(at)
+}
+
+// patience is for how long a broker is looked for.
+func (t *Table) patience(request *Request) time.Duration {
+	switch {
+	case t.config.UnreachableAfter > 0:
+		return t.config.UnreachableAfter
+	case request.oneTry:
+		return time.Second
+	case request.waitUntil == Never:
+		return 10 * time.Second
+	}
+	return request.waitUntil - request.stranded
+}
+
 func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
 	since, reason := request.asked, "WAIT_TIMEOUT"
 	message := fmt.Sprintf("no answer within the wait of %.3f s", (request.waitUntil - request.asked).Seconds())

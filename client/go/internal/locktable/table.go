@@ -148,31 +148,6 @@ func (t *Table) strand(request *Request, now time.Duration) {
 	t.schedule(request)
 }
 
-// schedule sets when a waiting request is given up.
-func (t *Table) schedule(request *Request) {
-	at := request.waitUntil
-	if request.stranded != Never {
-		at = min(at, request.stranded+t.patience(request))
-	} else if at != Never {
-		at += answerGrace
-	}
-	request.givenUp = at
-	t.endAt(at)
-}
-
-// patience is for how long a broker is looked for.
-func (t *Table) patience(request *Request) time.Duration {
-	switch {
-	case t.config.UnreachableAfter > 0:
-		return t.config.UnreachableAfter
-	case request.oneTry:
-		return time.Second
-	case request.waitUntil == Never:
-		return 10 * time.Second
-	}
-	return request.waitUntil - request.stranded
-}
-
 func (t *Table) tellAnswer(request *Request, refusal *Refusal, fx *Effects) {
 	if tell := request.answer; tell != nil {
 		request.answer = nil
