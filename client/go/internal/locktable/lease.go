@@ -154,10 +154,16 @@ type giving struct {
 	outcome pb.ReleaseOutcome
 }
 
+const (
+	unknown     = pb.ReleaseOutcome_RELEASE_OUTCOME_UNSPECIFIED
+	released    = pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED
+	stillHeld   = pb.ReleaseOutcome_RELEASE_OUTCOME_STILL_HELD
+	alreadyGone = pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
+)
+
 // better is the outcome of two sessions of which only one has had the lease.
 func better(a, b pb.ReleaseOutcome) pb.ReleaseOutcome {
-	const released, held = pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED, pb.ReleaseOutcome_RELEASE_OUTCOME_STILL_HELD
-	if a == released || b == pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE || (a == held && b != released) {
+	if a == released || b == alreadyGone || (a == stillHeld && b != released) {
 		return a
 	}
 	return b

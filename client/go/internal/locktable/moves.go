@@ -97,7 +97,7 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 			t.move(holds, link)
 		}
 	}
-	if ready && link.adopts {
+	if ready {
 		t.freeLeftovers(link)
 	}
 	t.sendHeldBack(now, fx)
@@ -139,18 +139,22 @@ func (t *Table) move(holds []*Lease, link *Link) {
 	link.add(command)
 }
 
-// freeLeftovers adopts and releases. Nobody believes in these: an adoption that is refused matters only when it may
-// succeed later, and its release then finds nothing.
+// freeLeftovers adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in
+// these, so one that is refused matters only when it may succeed later; its release then finds nothing.
 func (t *Table) freeLeftovers(link *Link) {
 	left := t.leftovers
 	t.leftovers = nil
 	for _, back := range left {
+		if !link.adopts {
+			t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Release{Release: &pb.ReleaseLease{
+				LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}}, func(answer, time.Duration, *Effects) {})
+			continue
+		}
 		id := t.ask(link, adopt(back.lease, back.key, 1), func(a answer, now time.Duration, fx *Effects) {
 			if a.refusal != nil && !a.broken && !a.refusal.Permanent() && !a.refusal.is("NOT_HOLDER", Unreachable) {
 				t.leaveOver(back, now+pauseOf(a.refusal))
 			}
 		})
-		back.outcome = pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
 		t.sendRelease(link, id, back)
 	}
 }

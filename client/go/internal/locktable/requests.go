@@ -77,7 +77,7 @@ func (t *Table) Cancel(request *Request, fx *Effects) {
 func (t *Table) Release(lease *Lease, tell func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
 	if lease.Phase() != Held {
 		if tell != nil {
-			*fx = append(*fx, func() { tell(pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE) })
+			*fx = append(*fx, func() { tell(alreadyGone) })
 		}
 		return
 	}

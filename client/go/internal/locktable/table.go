@@ -264,7 +264,7 @@ func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 
 func (t *Table) returned(back *giving, a answer, fx *Effects) {
 	if a.refusal != nil && a.refusal.is("NOT_HOLDER") {
-		a.outcome = pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
+		a.outcome = alreadyGone
 	}
 	back.missing--
 	back.broken, back.outcome = back.broken || a.broken, better(back.outcome, a.outcome)
@@ -275,7 +275,7 @@ func (t *Table) returned(back *giving, a answer, fx *Effects) {
 		back.tell = nil
 		*fx = append(*fx, func() { tell(outcome) })
 	}
-	if back.broken && back.outcome == pb.ReleaseOutcome_RELEASE_OUTCOME_UNSPECIFIED {
+	if back.broken && back.outcome == unknown {
 		t.leaveOver(back, 0)
 	}
 }
@@ -289,14 +289,15 @@ func (t *Table) leaveOver(back *giving, at time.Duration) {
 	if back.key == "" {
 		back.key = secret()
 	}
-	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed, key: back.key})
+	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed, key: back.key,
+		outcome: alreadyGone})
 	t.moveAt(at)
 }
 
 // giveBack releases the lease at every session that may have it. Does not end it. gone: its own has it no more.
 func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOutcome), fx *Effects) {
 	back := &giving{lease: lease, lapsed: lapsed, tell: tell, key: lease.moveKey,
-		outcome: pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE}
+		outcome: alreadyGone}
 	if lease.link != nil && !gone {
 		t.sendRelease(lease.link, lease.id, back)
 	}
