@@ -50,7 +50,7 @@ func (c *Client) one(ctx context.Context, want Want, options []Option) (*Lock, e
 	if err != nil {
 		return nil, err
 	}
-	return held[0], nil
+	return newLock(c, &held[0]), nil
 }
 
 // LockAll takes up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which
@@ -60,10 +60,18 @@ func (c *Client) LockAll(ctx context.Context, wants []Want, options ...Option) (
 	if len(wants) == 0 {
 		return nil, invalid("wants", "is empty; name at least one lock")
 	}
-	return c.all(ctx, wants, options)
+	held, err := c.all(ctx, wants, options)
+	if err != nil {
+		return nil, err
+	}
+	locks := make(Locks, len(held))
+	for i := range held {
+		locks[i] = newLock(c, &held[i])
+	}
+	return locks, nil
 }
 
-func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks, error) {
+func (c *Client) all(ctx context.Context, wants []Want, options []Option) ([]holding, error) {
 	defer runtime.KeepAlive(c)
 	made := &struct { // one allocation for all that one lock needs
 		holding [1]holding
@@ -91,14 +99,7 @@ func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks
 	}
 	err = c.acquire(ctx, held, specs, call)
 	observer.Answered(ctx, err, time.Since(began))
-	if err != nil {
-		return nil, err
-	}
-	locks := make(Locks, len(held))
-	for i := range held {
-		locks[i] = newLock(c, &held[i])
-	}
-	return locks, nil
+	return held, err
 }
 
 // request makes the specifications of several wants, and what holds for the whole call.

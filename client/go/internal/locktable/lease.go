@@ -139,6 +139,7 @@ type answer struct {
 // question is a command that waits for its answer, but for acquires and moves.
 type question struct {
 	link  *Link
+	back  *giving // of a release; heard is nil then
 	heard func(answer, time.Duration, *Effects)
 }
 

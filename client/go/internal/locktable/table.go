@@ -105,7 +105,7 @@ func (t *Table) moveAt(at time.Duration) {
 // ask sends a command; heard gets its answer, or that the stream broke before.
 func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, time.Duration, *Effects)) int64 {
 	command.Id = t.takeIDs(1)
-	t.asked[command.Id] = question{link, heard}
+	t.asked[command.Id] = question{link: link, heard: heard}
 	link.add(command)
 	return command.Id
 }
@@ -113,8 +113,10 @@ func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, t
 // answer returns false when that was no command which was asked.
 func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
 	asked, found := t.asked[id]
-	if found {
-		delete(t.asked, id)
+	delete(t.asked, id)
+	if asked.back != nil {
+		t.returned(asked.back, answer, fx)
+	} else if found {
 		asked.heard(answer, now, fx)
 	}
 	return found
@@ -258,7 +260,7 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 	back.missing++
 	id := t.takeIDs(1)
-	t.asked[id] = question{link, func(a answer, _ time.Duration, fx *Effects) { t.returned(back, a, fx) }}
+	t.asked[id] = question{link: link, back: back}
 	link.addOf(release(id, acquireID, back.lapsed), smallBytes)
 }
 
