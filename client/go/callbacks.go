@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// callbacks runs those of the program, one after the other, on a goroutine that is there while there is something to do.
+// callbacks runs those of the program, one after the other, on a goroutine that is there while there are some.
 type callbacks struct {
 	mu      sync.Mutex
 	due     []func()

@@ -156,10 +156,18 @@ func (p *panics) Acquiring(context.Context, []string, distlock.Mode) context.Con
 	p.fail("Acquiring")
 	return nil
 }
-func (p *panics) Answered(context.Context, error, time.Duration)      { p.fail("Answered") }
+
+func (p *panics) Answered(context.Context, error, time.Duration) { p.fail("Answered") }
+
 func (p *panics) Ended(context.Context, string, error, time.Duration) { p.fail("Ended") }
-func (p *panics) Session(string, bool, error)                         { p.fail("Session") }
-func (p *panics) all() string                                         { p.mu.Lock(); defer p.mu.Unlock(); return strings.Join(p.heard, " ") }
+
+func (p *panics) Session(string, bool, error) { p.fail("Session") }
+
+func (p *panics) all() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.heard, " ")
+}
 
 func TestAnObserverThatPanicsCostsNoLock(t *testing.T) {
 	log := logged(t)
