@@ -150,22 +150,22 @@ func (c *core) close() {
 		c.closing = true
 		c.table.Close(now, fx)
 		for _, stream := range c.streams {
-			if stream != nil {
-				stream.opened = stream.link.Opened
-				open = append(open, stream)
+			if stream == nil {
+				continue
+			}
+			if open = append(open, stream); !stream.link.Opened {
+				stream.cancel() // one that has not even answered the opening holds nothing
 			}
 		}
 		lookup, c.lookup = c.lookup, nil
-		c.signal()
+		notify(c.wake)
 	})
 	patience, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	for _, stream := range open {
-		if stream.opened { // one that has not even answered the opening holds nothing
-			select {
-			case <-stream.ended:
-			case <-patience.Done():
-			}
+		select {
+		case <-stream.ended:
+		case <-patience.Done():
 		}
 		stream.cancel()
 		<-stream.ended
@@ -203,12 +203,10 @@ func notify(waits chan struct{}) {
 	}
 }
 
-func (c *core) signal() { notify(c.wake) }
-
 func (c *core) arm() {
 	if c.due() < c.armed || c.table.Present != c.present {
 		c.armed = 0
-		c.signal()
+		notify(c.wake)
 	}
 }
 
@@ -261,7 +259,7 @@ func (c *core) run() {
 		c.mu.Lock()
 		now := clock.Now()
 		var fx locktable.Effects
-		lapsed := c.endLapsed(now, &fx)
+		c.endLapsed(now, &fx)
 		c.table.Tick(now, &fx)
 		if c.table.Present != c.present { // go on with the next broker, at once
 			c.present = c.table.Present
@@ -272,7 +270,7 @@ func (c *core) run() {
 			stream := newStream(c, c.present)
 			c.streams[c.present] = stream
 			c.table.Start(now, c.claim(stream.address), &fx)
-			go c.streams[c.present].run()
+			go stream.run()
 		}
 		timeLeft := c.table.DrainingFor
 		c.table.DrainingFor = locktable.Never
@@ -283,9 +281,6 @@ func (c *core) run() {
 		closing := c.closing
 		c.mu.Unlock()
 
-		for _, stream := range lapsed {
-			stream.cancel()
-		}
 		if timeLeft != locktable.Never && c.onDraining != nil {
 			c.callbacks.run(func() { c.onDraining(timeLeft) })
 		}
@@ -304,8 +299,7 @@ func (c *core) run() {
 	}
 }
 
-func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) []*stream {
-	var lapsed []*stream
+func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) {
 	for _, stream := range c.streams {
 		if stream == nil || !c.table.Lapsed(stream.link, now) {
 			continue
@@ -315,7 +309,6 @@ func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) []*stream {
 			why = "the broker was not heard for the whole validity"
 		}
 		c.breakOff(stream, locktable.CauseLapsed, why, nil, now, fx)
-		lapsed = append(lapsed, stream)
+		*fx = append(*fx, stream.cancel)
 	}
-	return lapsed
 }

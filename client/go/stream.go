@@ -28,7 +28,6 @@ type stream struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	over    bool        // the table has heard of its end; guarded by core.mu
-	opened  bool        // when the client was closed
 	shown   string      // the authorization that the broker was shown last; of one look at a time
 	looking atomic.Bool // whether there is another one
 }
@@ -172,7 +171,7 @@ func (c *core) onStreamEnd(s *stream, failure *locktable.Refusal) {
 		err = nil
 	}
 	c.flush()
-	c.signal()
+	notify(c.wake)
 	c.mu.Unlock()
 	fx.Run()
 	c.observer.Session(s.address, false, err)

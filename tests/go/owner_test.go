@@ -36,7 +36,7 @@ func TestWhatIsGivenBackWhileNoBrokerIsThereIsFreeAsSoonAsOneIs(t *testing.T) {
 func TestADroppedHandleIsFree(t *testing.T) {
 	b := newWorld(t).broker("a")
 	dl := dial(t, b.address)
-	lock(t, dl, "k")
+	must[*distlock.Lock](t)(dl.Lock(background, "k"))
 	other := dial(t, b.address)
 	eventually(t, "the release", func() bool {
 		runtime.GC()

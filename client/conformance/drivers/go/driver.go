@@ -91,8 +91,11 @@ func (e *entry) granted(held *distlock.Lock) {
 	say("granted", object{"lock": e.name, "token": held.Token(), "hold_count": held.HoldCount(), "until": untilOf(held)})
 	ctx := held.Context()
 	context.AfterFunc(ctx, func() {
+		for held.Valid() { // a cancel that came too late has ended the context, but not the lock
+			time.Sleep(time.Millisecond)
+		}
 		var lost *distlock.LostError
-		if errors.As(context.Cause(ctx), &lost) {
+		if errors.As(held.Err(), &lost) {
 			say("lost", object{"lock": e.name, "cause": lost.Cause, "message": lost.Message})
 		}
 	})
