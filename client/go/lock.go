@@ -16,7 +16,7 @@ import (
 )
 
 // Lock is a lock that is held. Any goroutine may use it. One that nothing refers to any more, neither by itself nor by
-// its Context, is given back, and the log says so.
+// its Context, is given back, and the log says so; a channel of Context.Done alone does not count.
 type Lock struct {
 	client *Client // which ends with its last lock, when it is dropped
 	*holding

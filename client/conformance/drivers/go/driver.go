@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -166,10 +167,11 @@ func (e *entry) state(held *distlock.Lock) {
 // work is the program of a worker: it takes locks, tells, and waits to be killed.
 func work(address string, keys []string) {
 	var taken []string
+	held := map[string]*distlock.Lock{}
 	client, err := distlock.Dial(address, distlock.WithLabel("worker"))
 	for _, key := range keys {
 		if err == nil {
-			_, err = client.Lock(context.Background(), key, distlock.Try())
+			held[key], err = client.Lock(context.Background(), key, distlock.Try())
 		}
 		var refused *distlock.RefusedError
 		switch {
@@ -182,6 +184,7 @@ func work(address string, keys []string) {
 	}
 	say("worker", object{"taken": taken})
 	_, _ = os.Stdin.Read(make([]byte, 1)) // its end is that of the driver
+	runtime.KeepAlive(held)
 }
 
 // spawn starts a worker, and kills it when it has told what it has taken.
