@@ -164,8 +164,8 @@ func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lock(ctx, 0
 // Lock is LockContext without a context.
 func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 
-// LockContext waits for the lock: ErrTaken when others hold it all the time, RedisError when no broker or store answers.
-// Other errors are those of distlock.Client.Lock.
+// LockContext waits for the lock: ErrTaken when others hold it all the time, RedisError when no broker or no store
+// answers. Other errors are those of distlock.Client.Lock.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	wait := m.wait
 	if wait < 0 {
