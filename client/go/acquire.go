@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -49,7 +50,7 @@ func (c *Client) one(ctx context.Context, want Want, options []Option) (*Lock, e
 	if err != nil {
 		return nil, err
 	}
-	return held[0], nil
+	return newLock(c, &held[0]), nil
 }
 
 // LockAll takes up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which
@@ -59,19 +60,27 @@ func (c *Client) LockAll(ctx context.Context, wants []Want, options ...Option) (
 	if len(wants) == 0 {
 		return nil, invalid("wants", "is empty; name at least one lock")
 	}
-	return c.all(ctx, wants, options)
+	held, err := c.all(ctx, wants, options)
+	if err != nil {
+		return nil, err
+	}
+	locks := make(Locks, len(held))
+	for i := range held {
+		locks[i] = newLock(c, &held[i])
+	}
+	return locks, nil
 }
 
-func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks, error) {
+func (c *Client) all(ctx context.Context, wants []Want, options []Option) ([]holding, error) {
+	defer runtime.KeepAlive(c)
 	made := &struct { // one allocation for all that one lock needs
-		lock [1]Lock
-		held [1]*Lock
-		spec [1]*pb.LockSpec
-		key  [1]string
+		holding [1]holding
+		spec    [1]*pb.LockSpec
+		key     [1]string
 	}{}
-	locks, held, specs, keys := made.lock[:], Locks(made.held[:]), made.spec[:], made.key[:]
+	held, specs, keys := made.holding[:], made.spec[:], made.key[:]
 	if n := len(wants); n > 1 {
-		locks, held, specs, keys = make([]Lock, n), make(Locks, n), make([]*pb.LockSpec, n), make([]string, n)
+		held, specs, keys = make([]holding, n), make([]*pb.LockSpec, n), make([]string, n)
 	}
 	call, err := c.request(wants, options, specs, keys)
 	if err != nil {
@@ -86,15 +95,11 @@ func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks
 	observer, began := c.core.observer, time.Now()
 	ctx = observer.Acquiring(ctx, keys, mode)
 	for i := range held {
-		held[i] = &locks[i]
 		held[i].core, held[i].key, held[i].parent = c.core, keys[i], ctx
 	}
 	err = c.acquire(ctx, held, specs, call)
 	observer.Answered(ctx, err, time.Since(began))
-	if err != nil {
-		return nil, err
-	}
-	return held, nil
+	return held, err
 }
 
 // request makes the specifications of several wants, and what holds for the whole call.
@@ -117,7 +122,7 @@ func (c *Client) request(wants []Want, options []Option, specs []*pb.LockSpec, k
 	return call, nil
 }
 
-func (c *Client) acquire(ctx context.Context, locks Locks, specs []*pb.LockSpec, call request) error {
+func (c *Client) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, call request) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}
@@ -125,10 +130,10 @@ func (c *Client) acquire(ctx context.Context, locks Locks, specs []*pb.LockSpec,
 	if tell := call.onQueued; tell != nil {
 		onQueued = func(wire *pb.AcquireQueued) {
 			queued := Queued{int(wire.Position), holdersOf(wire.Holders), blockOf(wire.Block)}
-			c.core.tell(func() { tell(queued) })
+			c.core.callbacks.run(func() { tell(queued) })
 		}
 	}
-	return c.core.acquire(ctx, locks, specs, call.wait, onQueued)
+	return c.core.acquire(ctx, held, specs, call.wait, onQueued)
 }
 
 // Do calls f while it holds the lock. f's context is Lock.Context: it ends when the lock is lost. Afterwards the lock

@@ -4,6 +4,7 @@ package distlock
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -50,9 +51,11 @@ func (c *core) nextChannel(failed *grpc.ClientConn) {
 }
 
 // unary makes one call: once at each broker, and once more, for a connection that was broken unnoticed.
-func unary[Request, Response any](ctx context.Context, c *core, limit time.Duration, request Request,
+func unary[Request, Response any](ctx context.Context, of *Client, limit time.Duration, request Request,
 	method func(pb.LockServiceClient, context.Context, Request, ...grpc.CallOption) (Response, error)) (Response, error) {
+	defer runtime.KeepAlive(of)
 	var none Response
+	c := of.core
 	for left := c.addresses.Count(); ; left-- {
 		if ctx.Err() != nil {
 			return none, ended(ctx)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -75,7 +76,7 @@ var warnOfClock = sync.OnceFunc(func() {
 })
 
 // Dial makes a client. It does not wait for the connection; the first call makes it. Make one client for a process, and
-// Close it at the end.
+// Close it at the end; one that nothing refers to any more, nor to a lock of it, is closed by itself.
 //
 // address: brokers of one store, separated by commas, each unix:///path, host:port, tls://host:port, or ipv4: or ipv6:
 // with the host's number. One is used, in a random order; when it cannot be reached or goes down, the next one. "":
@@ -111,11 +112,17 @@ func Dial(address string, options ...DialOption) (*Client, error) {
 	if !clock.CountsSuspend {
 		warnOfClock()
 	}
-	return &Client{newCore(made, targets)}, nil
+	if made.observer != (NopObserver{}) {
+		made.observer = guarded{made.observer}
+	}
+	client := &Client{newCore(made, targets)}
+	runtime.SetFinalizer(client, func(client *Client) { go client.core.close() }) // no finalizer may wait
+	return client, nil
 }
 
 // Close gives all locks back, and waits at most a second for the answer. Calls that wait return ErrClosed.
 func (c *Client) Close() error {
+	runtime.SetFinalizer(c, nil)
 	c.core.close()
 	return nil
 }
@@ -124,5 +131,5 @@ func (c *Client) Close() error {
 func (c *Client) Connected() bool {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
-	return c.core.table.Link().Opened()
+	return c.core.table.Link().Opened
 }

@@ -31,7 +31,8 @@ const (
 //
 //  1. The mutex is never held across a gRPC operation or an effect.
 //  2. Commands that gather while a message is being written leave in the next one, together.
-//  3. Callbacks of the program run on a goroutine of their own (tell), so that one that blocks costs no lock.
+//  3. Nothing of the program runs under the mutex. Its callbacks have a goroutine of their own, so that one that blocks
+//     costs no lock; a handle or client that it drops is given back by a goroutine that a finalizer starts.
 type core struct {
 	settings
 	addresses *channel.Addresses
@@ -46,8 +47,7 @@ type core struct {
 	started       bool
 	closing       bool
 	wake          chan struct{} // has the timer look again
-	told          []func()
-	telling       bool
+	callbacks     callbacks
 	lookup        *grpc.ClientConn // for calls that are no session
 	lookupAddress string
 }
@@ -80,17 +80,17 @@ func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
 	fx.Run()
 }
 
-// acquire takes all of specs or none, one for each of locks, and waits for the answer.
-func (c *core) acquire(ctx context.Context, locks []*Lock, specs []*pb.LockSpec, wait locktable.Wait,
+// acquire takes all of specs or none, one for each of held, and waits for the answer.
+func (c *core) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, wait locktable.Wait,
 	onQueued func(*pb.AcquireQueued)) error {
 	answer := make(chan *locktable.Refusal, 1)
 	var request *locktable.Request
 	c.do(func(now time.Duration, fx *locktable.Effects) {
 		c.start()
 		request = c.table.Acquire(specs, wait, func(refusal *locktable.Refusal) { answer <- refusal }, onQueued, now, fx)
-		for i, lock := range locks {
-			lock.lease = request.Leases[i]
-			lock.lease.OnEnd = lock.lost
+		for i := range held {
+			held[i].lease = request.Leases[i]
+			held[i].lease.OnEnd = held[i].lost
 		}
 	})
 	select {
@@ -139,31 +139,6 @@ func (c *core) held(lease *locktable.Lease) bool {
 	return held
 }
 
-// tell runs a callback of the program on the goroutine for those, which ends when there is none left.
-func (c *core) tell(callback func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.told = append(c.told, callback)
-	if c.telling {
-		return
-	}
-	c.telling = true
-	go func() {
-		for {
-			c.mu.Lock()
-			if len(c.told) == 0 {
-				c.telling = false
-				c.mu.Unlock()
-				return
-			}
-			next := c.told[0]
-			c.told = c.told[1:]
-			c.mu.Unlock()
-			next()
-		}
-	}()
-}
-
 // close gives all back, and waits up to a second for the broker's answer.
 func (c *core) close() {
 	var open []*stream
@@ -175,22 +150,22 @@ func (c *core) close() {
 		c.closing = true
 		c.table.Close(now, fx)
 		for _, stream := range c.streams {
-			if stream != nil {
-				stream.opened = stream.link.Opened()
-				open = append(open, stream)
+			if stream == nil {
+				continue
+			}
+			if open = append(open, stream); !stream.link.Opened {
+				stream.cancel() // one that has not even answered the opening holds nothing
 			}
 		}
 		lookup, c.lookup = c.lookup, nil
-		c.signal()
+		notify(c.wake)
 	})
 	patience, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	for _, stream := range open {
-		if stream.opened { // one that has not even answered the opening holds nothing
-			select {
-			case <-stream.ended:
-			case <-patience.Done():
-			}
+		select {
+		case <-stream.ended:
+		case <-patience.Done():
 		}
 		stream.cancel()
 		<-stream.ended
@@ -228,18 +203,16 @@ func notify(waits chan struct{}) {
 	}
 }
 
-func (c *core) signal() { notify(c.wake) }
-
 func (c *core) arm() {
-	if c.due() < c.armed || c.table.Present() != c.present {
+	if c.due() < c.armed || c.table.Present != c.present {
 		c.armed = 0
-		c.signal()
+		notify(c.wake)
 	}
 }
 
 // due is when the timer has something to do.
 func (c *core) due() time.Duration {
-	due := c.table.Wake()
+	due := c.table.Wake
 	if c.streams[c.present] == nil && !c.closing {
 		due = min(due, c.reconnectAt)
 	}
@@ -286,10 +259,10 @@ func (c *core) run() {
 		c.mu.Lock()
 		now := clock.Now()
 		var fx locktable.Effects
-		lapsed := c.endLapsed(now, &fx)
+		c.endLapsed(now, &fx)
 		c.table.Tick(now, &fx)
-		if c.table.Present() != c.present { // go on with the next broker, at once
-			c.present = c.table.Present()
+		if c.table.Present != c.present { // go on with the next broker, at once
+			c.present = c.table.Present
 			c.addresses.Next()
 			c.reconnectAt = 0
 		}
@@ -297,9 +270,10 @@ func (c *core) run() {
 			stream := newStream(c, c.present)
 			c.streams[c.present] = stream
 			c.table.Start(now, c.claim(stream.address), &fx)
-			go c.streams[c.present].run()
+			go stream.run()
 		}
-		timeLeft, draining := c.table.TakeDraining()
+		timeLeft := c.table.DrainingFor
+		c.table.DrainingFor = locktable.Never
 		c.armed = 0 // flush need not signal: the due time is read below
 		c.flush()
 		c.armed = c.due()
@@ -307,11 +281,8 @@ func (c *core) run() {
 		closing := c.closing
 		c.mu.Unlock()
 
-		for _, stream := range lapsed {
-			stream.cancel()
-		}
-		if draining && c.onDraining != nil {
-			c.tell(func() { c.onDraining(timeLeft) })
+		if timeLeft != locktable.Never && c.onDraining != nil {
+			c.callbacks.run(func() { c.onDraining(timeLeft) })
 		}
 		fx.Run()
 		if closing {
@@ -328,18 +299,16 @@ func (c *core) run() {
 	}
 }
 
-func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) []*stream {
-	var lapsed []*stream
+func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) {
 	for _, stream := range c.streams {
 		if stream == nil || !c.table.Lapsed(stream.link, now) {
 			continue
 		}
 		why := "no answer to OpenSession within the connect timeout"
-		if stream.link.Opened() {
+		if stream.link.Opened {
 			why = "the broker was not heard for the whole validity"
 		}
 		c.breakOff(stream, locktable.CauseLapsed, why, nil, now, fx)
-		lapsed = append(lapsed, stream)
+		*fx = append(*fx, stream.cancel)
 	}
-	return lapsed
 }

@@ -23,7 +23,7 @@ var errToBeRenewed = errors.New("distlock: the lease is of another process: rene
 // Detached is a lease without a stream: this program renews it, at any broker of the store, before ValidFor is over.
 // Its LeaseID may be handed to another process, which takes it up with Client.Detached. Any goroutine may use it.
 type Detached struct {
-	core     *core
+	client   *Client
 	key      string
 	leaseID  string
 	holderID string
@@ -64,7 +64,7 @@ func (c *Client) AcquireDetachedWant(ctx context.Context, want Want, options ...
 			made.spec.MaxWait, limit = durationpb.New(rest), rest+patience
 		}
 		sent := clock.Now()
-		response, err := unary(ctx, c.core, limit, request, pb.LockServiceClient.Acquire)
+		response, err := unary(ctx, c, limit, request, pb.LockServiceClient.Acquire)
 		if err == nil && len(response.Grants) == 1 {
 			return c.granted(ctx, sent, response.Grants[0])
 		}
@@ -78,7 +78,7 @@ func (c *Client) AcquireDetachedWant(ctx context.Context, want Want, options ...
 // granted makes the lease of a grant, whose request was sent at that time or later.
 func (c *Client) granted(ctx context.Context, sent time.Duration, grant *pb.Grant) (*Detached, error) {
 	lease := &Detached{
-		core: c.core, key: grant.Key, leaseID: grant.LeaseId, holderID: grant.HolderId, token: grant.FencingToken,
+		client: c, key: grant.Key, leaseID: grant.LeaseId, holderID: grant.HolderId, token: grant.FencingToken,
 		deadline: sent + grant.Waited.AsDuration() + grant.ValidFor.AsDuration()}
 	if clock.Now() >= lease.deadline { // after a wait of hundreds of ttls
 		lease.unsure = true
@@ -91,7 +91,7 @@ func (c *Client) granted(ctx context.Context, sent time.Duration, grant *pb.Gran
 
 // Detached is a lease that another process has acquired. Call Renew before use. key: for messages only.
 func (c *Client) Detached(leaseID, key string) *Detached {
-	return &Detached{core: c.core, key: key, leaseID: leaseID, unsure: true}
+	return &Detached{client: c, key: key, leaseID: leaseID, unsure: true}
 }
 
 // Key is the lock's name.
@@ -146,7 +146,7 @@ func (d *Detached) Renew(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	sent := clock.Now()
-	response, err := unary(ctx, d.core, patience, &pb.RenewRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Renew)
+	response, err := unary(ctx, d.client, patience, &pb.RenewRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Renew)
 	if err != nil {
 		return 0, d.notRenewed(err)
 	}
@@ -178,7 +178,7 @@ func (d *Detached) notRenewed(err error) error {
 
 // freeLapsed releases a lease that is over, so that the lock need not wait for its ttl.
 func (d *Detached) freeLapsed(ctx context.Context) {
-	_, _ = unary(ctx, d.core, patience, &pb.ReleaseRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Release)
+	_, _ = unary(ctx, d.client, patience, &pb.ReleaseRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Release)
 }
 
 // Release gives the lease back. An *UnavailableError: then the ttl ends it. The error of an outcome is that of
@@ -190,7 +190,7 @@ func (d *Detached) Release(ctx context.Context) (Outcome, error) {
 		before, d.over = nil, ErrReleased
 	}
 	d.mu.Unlock()
-	response, err := unary(ctx, d.core, patience, &pb.ReleaseRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Release)
+	response, err := unary(ctx, d.client, patience, &pb.ReleaseRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Release)
 	switch {
 	case before != nil && err == nil:
 		return AlreadyGone, before

@@ -5,6 +5,8 @@ package distlock
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -13,24 +15,45 @@ import (
 	"distlock.dev/client/go/internal/locktable"
 )
 
-// Lock is a lock that is held. Any goroutine may use it.
+// Lock is a lock that is held. Any goroutine may use it. One that nothing refers to any more, neither by itself nor by
+// its Context, is given back, and the log says so; a channel of Context.Done alone does not count.
 type Lock struct {
+	client *Client // which ends with its last lock, when it is dropped
+	*holding
+}
+
+// holding is what the lock table knows of a Lock. It does not refer to that, so that it can be dropped.
+type holding struct {
 	core   *core
 	key    string
 	lease  *locktable.Lease
 	parent context.Context
 
 	mu     sync.Mutex
-	ctx    *lockContext // made by the first call of Context
+	inner  context.Context // made by the first call of Lock.Context
 	cancel context.CancelCauseFunc
 	over   error // ErrReleased or a *LostError; nil: not yet
+}
+
+// newLock is the handle of a lease, which is given back when the handle is dropped.
+func newLock(client *Client, of *holding) *Lock {
+	lock := &Lock{client, of}
+	runtime.SetFinalizer(lock, func(lock *Lock) { go lock.holding.drop() }) // no finalizer may wait for the mutex
+	return lock
+}
+
+func (h *holding) drop() {
+	if h.release(nil) {
+		slog.Warn(fmt.Sprintf("distlock: the lock %q was given back because its handle was dropped: keep what Lock "+
+			"returns, and Close it", h.key))
+	}
 }
 
 // lockContext looks at the clock itself, so that it has ended after the deadline, even before any goroutine of this
 // package has noticed.
 type lockContext struct {
 	context.Context
-	lock *Lock
+	lock *Lock // which is not dropped while its context is used
 }
 
 func (c *lockContext) Done() <-chan struct{} {
@@ -122,17 +145,16 @@ func (l *Lock) Err() error {
 // when it was lost, ErrReleased after a release.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
-	if l.ctx == nil {
-		inner, cancel := context.WithCancelCause(l.parent)
-		l.ctx, l.cancel = &lockContext{inner, l}, cancel
+	if l.inner == nil {
+		l.inner, l.cancel = context.WithCancelCause(l.parent)
 		if l.over != nil {
-			cancel(l.over)
+			l.cancel(l.over)
 		}
 	}
-	ctx := l.ctx
+	inner := l.inner
 	l.mu.Unlock()
 	l.Valid() // a lock that was lost just now
-	return ctx
+	return &lockContext{inner, l}
 }
 
 // Release gives the lock back, and waits for the broker's answer until ctx ends. The lock is freed in any case. The
@@ -175,52 +197,55 @@ func (l *Lock) Close() error {
 
 // release returns false when the lock had ended before.
 func (l *Lock) release(tell func(pb.ReleaseOutcome)) bool {
+	runtime.SetFinalizer(l, nil)
+	return l.holding.release(tell)
+}
+
+func (h *holding) release(tell func(pb.ReleaseOutcome)) bool {
 	given := false
-	l.core.do(func(now time.Duration, fx *locktable.Effects) {
-		if l.lease.Phase() != locktable.Held {
+	h.core.do(func(now time.Duration, fx *locktable.Effects) {
+		if h.lease.Phase() != locktable.Held {
 			return
 		}
-		if given = now < l.lease.Deadline(); !given {
+		if given = now < h.lease.Deadline(); !given {
 			tell = nil
 		}
-		l.core.table.Release(l.lease, tell, now, fx)
+		h.core.table.Release(h.lease, tell, now, fx)
 	})
 	if given {
-		l.finish(ErrReleased)
+		h.finish(ErrReleased)
 	} else {
-		l.lost()
+		h.lost()
 	}
 	return given
 }
 
-// loss is how a lease that is not held any more has ended.
-func (l *Lock) loss() error {
-	if l.lease.Cause == locktable.CauseGivenBack {
-		return ErrReleased
+// lost is told by the table, of a lease that is not held any more.
+func (h *holding) lost() {
+	if h.lease.Cause == locktable.CauseGivenBack {
+		h.finish(ErrReleased)
+	} else {
+		h.finish(&LostError{h.key, Cause(h.lease.Cause), h.lease.Message})
 	}
-	return &LostError{l.Key(), Cause(l.lease.Cause), l.lease.Message}
 }
 
-// lost is told by the table.
-func (l *Lock) lost() { l.finish(l.loss()) }
-
 // finish ends the context, once.
-func (l *Lock) finish(err error) {
-	l.mu.Lock()
-	known := l.over != nil
+func (h *holding) finish(err error) {
+	h.mu.Lock()
+	known := h.over != nil
 	if !known {
-		l.over = err
+		h.over = err
 	}
-	cancel := l.cancel
-	l.mu.Unlock()
+	cancel := h.cancel
+	h.mu.Unlock()
 	if known {
 		return
 	}
 	if cancel != nil {
 		cancel(err)
 	}
-	if l.core.observer != (NopObserver{}) { // saves a system call
-		l.core.observer.Ended(l.parent, l.Key(), err, clock.Now()-l.lease.HeldAt)
+	if h.core.observer != (NopObserver{}) { // saves a system call
+		h.core.observer.Ended(h.parent, h.key, err, clock.Now()-h.lease.HeldAt)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -23,7 +24,7 @@ const (
 func (c *Client) Inspect(ctx context.Context, key string, options ...QueryOption) (*LockInfo, error) {
 	q := queryOf(options)
 	request := &pb.GetLockRequest{Namespace: q.namespace, Key: key, MaxWaiters: q.maxWaiters}
-	response, err := unary(ctx, c.core, patience, request, pb.LockServiceClient.GetLock)
+	response, err := unary(ctx, c, patience, request, pb.LockServiceClient.GetLock)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (c *Client) List(ctx context.Context, prefix string, options ...QueryOption
 		for token := ""; ; {
 			request := &pb.ListLocksRequest{
 				Namespace: q.namespace, KeyPrefix: prefix, PageSize: pageSize, PageToken: token}
-			response, err := unary(ctx, c.core, patience, request, pb.LockServiceClient.ListLocks)
+			response, err := unary(ctx, c, patience, request, pb.LockServiceClient.ListLocks)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -63,7 +64,7 @@ func (c *Client) List(ctx context.Context, prefix string, options ...QueryOption
 // answer and the use a newer one may be given.
 func (c *Client) CheckToken(ctx context.Context, key string, token int64, options ...QueryOption) (bool, error) {
 	request := &pb.CheckTokenRequest{Namespace: queryOf(options).namespace, Key: key, FencingToken: token}
-	response, err := unary(ctx, c.core, patience, request, pb.LockServiceClient.CheckToken)
+	response, err := unary(ctx, c, patience, request, pb.LockServiceClient.CheckToken)
 	if err != nil {
 		return false, err
 	}
@@ -75,7 +76,7 @@ func (c *Client) CheckToken(ctx context.Context, key string, token int64, option
 // ctx is none.
 func (c *Client) Watch(ctx context.Context, key string, options ...QueryOption) iter.Seq2[*LockInfo, error] {
 	request := &pb.WatchLockRequest{Namespace: queryOf(options).namespace, Key: key}
-	return watch(ctx, c.core, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
+	return watch(ctx, c, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
 		call, err := client.WatchLock(ctx, request)
 		return func() (news, error) {
 			response, err := call.Recv()
@@ -92,7 +93,7 @@ func (c *Client) WatchPrefix(ctx context.Context, prefix string, options ...Quer
 	q := queryOf(options)
 	request := &pb.WatchLocksRequest{Namespace: q.namespace, KeyPrefix: prefix}
 	seen := taken{told: map[place]bool{}, onListed: q.onListed}
-	return watch(ctx, c.core, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
+	return watch(ctx, c, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
 		call, err := client.WatchLocks(ctx, request)
 		seen.begin()
 		return func() (news, error) {
@@ -151,11 +152,13 @@ func (t *taken) take(response *pb.WatchLocksResponse) news {
 }
 
 // watch calls open again and again, and yields what its calls receive.
-func watch(ctx context.Context, c *core,
+func watch(ctx context.Context, of *Client,
 	open func(context.Context, pb.LockServiceClient) (receiver, error)) iter.Seq2[*LockInfo, error] {
 	return func(yield func(*LockInfo, error) bool) {
+		defer runtime.KeepAlive(of)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		c := of.core
 		for pause := watchPause; ctx.Err() == nil; {
 			conn, client, err := c.channel()
 			if err != nil {

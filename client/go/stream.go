@@ -28,7 +28,6 @@ type stream struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	over    bool        // the table has heard of its end; guarded by core.mu
-	opened  bool        // when the client was closed
 	shown   string      // the authorization that the broker was shown last; of one look at a time
 	looking atomic.Bool // whether there is another one
 }
@@ -36,7 +35,7 @@ type stream struct {
 func newStream(c *core, index int) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &stream{
-		core: c, index: index, link: c.table.LinkAt(index), address: c.addresses.Present(), ctx: ctx, cancel: cancel,
+		core: c, index: index, link: c.table.Links[index], address: c.addresses.Present(), ctx: ctx, cancel: cancel,
 		more: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
@@ -101,7 +100,7 @@ func (s *stream) next() (message *pb.SessionRequest, isLast bool) {
 		return nil, true
 	}
 	message = c.table.Pack(s.link, clock.Now())
-	if s.link.Authenticates() && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
+	if s.link.Authenticates && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
 		go s.showAnew()
 	}
 	c.arm()
@@ -119,7 +118,7 @@ func (s *stream) showAnew() {
 		return
 	}
 	s.core.do(func(time.Duration, *locktable.Effects) {
-		if s.over || authorization == s.shown && !s.link.ProofRefused() { // over: the link is another session's
+		if s.over || authorization == s.shown && !s.link.ProofRefused { // over: the link is another session's
 			return
 		}
 		s.shown = authorization
@@ -134,15 +133,15 @@ func (c *core) onResponse(s *stream, response *pb.SessionResponse) {
 		c.mu.Unlock()
 		return
 	}
-	now, wasOpen := clock.Now(), s.link.Opened()
+	now, wasOpen := clock.Now(), s.link.Opened
 	for _, event := range response.Events {
 		c.table.OnEvent(s.link, event, now, &fx)
 	}
-	if s.link == c.table.Link() && s.link.Acked() {
+	if s.link == c.table.Link() && s.link.Acked {
 		c.bound = reconnectInitial
 		c.addresses.Succeed()
 	}
-	if !wasOpen && s.link.Opened() {
+	if !wasOpen && s.link.Opened {
 		c.lookupAddress = s.address
 		fx = append(fx, func() { c.observer.Session(s.address, true, nil) })
 	}
@@ -172,7 +171,7 @@ func (c *core) onStreamEnd(s *stream, failure *locktable.Refusal) {
 		err = nil
 	}
 	c.flush()
-	c.signal()
+	notify(c.wake)
 	c.mu.Unlock()
 	fx.Run()
 	c.observer.Session(s.address, false, err)

@@ -129,7 +129,7 @@ func TestTheService(t *testing.T) {
 	code, text := post()
 	check(t, code == 200 && strings.HasPrefix(text, "moved 5 under the tokens ["), "%d %s", code, text)
 	dl := dial(t, b.address)
-	_ = lock(t, dl, "account/9")
+	lock(t, dl, "account/9")
 	code, text = post()
 	check(t, code == 409 && strings.Contains(text, "WAIT_TIMEOUT"), "%d %s", code, text)
 	eventually(t, "a leader", func() bool {

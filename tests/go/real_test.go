@@ -37,13 +37,13 @@ func TestAllKinds(t *testing.T) {
 	check(t, later.Token() > held.Token(), "tokens grow")
 	check(t, !must[bool](t)(dl.CheckToken(background, "k", held.Token())), "not the newest any more")
 
-	_ = must[*distlock.Lock](t)(dl.RLock(background, "t"))
-	_ = must[*distlock.Lock](t)(other.RLock(background, "t", distlock.Try()))
+	kept(t)(dl.RLock(background, "t"))
+	kept(t)(other.RLock(background, "t", distlock.Try()))
 	_, err = dl.Lock(background, "t", distlock.Try())
 	check(t, isBusy(err) != nil, "readers hold it: %v", err)
 
-	_ = must[*distlock.Lock](t)(dl.Permits(background, "p", 3, 2))
-	_ = must[*distlock.Lock](t)(other.Permits(background, "p", 3, 1, distlock.Try()))
+	kept(t)(dl.Permits(background, "p", 3, 2))
+	kept(t)(other.Permits(background, "p", 3, 1, distlock.Try()))
 	_, err = dl.Permits(background, "p", 3, 1, distlock.Try())
 	check(t, isBusy(err) != nil, "all permits are taken: %v", err)
 
@@ -106,7 +106,7 @@ func TestWatchingAllLocksUnderAPrefix(t *testing.T) {
 	b := w.broker("a")
 	dl, other := dial(t, b.address), dial(t, b.address)
 	early := lock(t, dl, "job/early")
-	_ = lock(t, dl, "elsewhere")
+	lock(t, dl, "elsewhere")
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	seen := make(chan string, 1000)
@@ -156,7 +156,7 @@ func TestReentryDowngradeAndMaxHold(t *testing.T) {
 	check(t, outcome == distlock.StillHeld && err == nil, "%v %v", outcome, err)
 	err = second.Downgrade(background)
 	check(t, err == nil, "%v", err)
-	_ = must[*distlock.Lock](t)(other.RLock(background, "k", distlock.Try()))
+	kept(t)(other.RLock(background, "k", distlock.Try()))
 	outcome, err = second.Release(background)
 	check(t, outcome == distlock.Released && err == nil, "%v %v", outcome, err)
 	held := lock(t, dl, "short", distlock.TTL(time.Second), distlock.MaxHold(time.Second))
@@ -189,7 +189,7 @@ func TestElections(t *testing.T) {
 	_, err = other.Campaign(background, "boss", "two", distlock.Try())
 	check(t, isBusy(err) != nil, "%v", err)
 	_ = term.Close()
-	_ = must[*distlock.Lock](t)(other.Campaign(background, "boss", "two", distlock.Wait(10*time.Second)))
+	kept(t)(other.Campaign(background, "boss", "two", distlock.Wait(10*time.Second)))
 	for value := <-seen; value != "two"; value = <-seen {
 		check(t, value == "nobody", "between two terms: %s", value)
 	}
@@ -343,7 +343,7 @@ func TestAKillOfTheProcessFreesItsLocks(t *testing.T) {
 	check(t, isBusy(err) != nil, "%v", err)
 	_ = child.Process.Kill()
 	_ = child.Wait()
-	_ = lock(t, dl, "k", distlock.Wait(wait))
+	lock(t, dl, "k", distlock.Wait(wait))
 }
 
 func TestMutualExclusionUnderLoad(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -214,12 +215,21 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-func lock(t testing.TB, dl *distlock.Client, key string, options ...distlock.Option) *distlock.Lock {
+// kept is must for a lock that lasts until the end of the test, also when nothing else refers to it.
+func kept(t testing.TB) func(*distlock.Lock, error) *distlock.Lock {
 	t.Helper()
-	return must[*distlock.Lock](t)(dl.Lock(background, key, options...))
+	return func(held *distlock.Lock, err error) *distlock.Lock {
+		t.Helper()
+		t.Cleanup(func() { runtime.KeepAlive(held) })
+		return must[*distlock.Lock](t)(held, err)
+	}
 }
 
-// ends waits for the end of a lock, and returns how it was lost.
+func lock(t testing.TB, dl *distlock.Client, key string, options ...distlock.Option) *distlock.Lock {
+	t.Helper()
+	return kept(t)(dl.Lock(background, key, options...))
+}
+
 func ends(t testing.TB, held *distlock.Lock) distlock.Cause {
 	t.Helper()
 	select {

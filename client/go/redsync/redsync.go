@@ -31,7 +31,6 @@ package redsync
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -42,28 +41,6 @@ const (
 	defaultTries = 32
 	defaultDelay = 150 * time.Millisecond // the mean of redsync's 50 to 250 ms
 )
-
-var (
-	// ErrFailed: the lock was not granted in time. errors.As finds the *distlock.BusyError.
-	ErrFailed = errors.New("redsync: failed to acquire lock")
-
-	// ErrExtendFailed: the lock is not held any more, or WithExpiry ends it at a time that does not move.
-	ErrExtendFailed = errors.New("redsync: failed to extend lock")
-
-	// ErrLockAlreadyExpired: the lock was lost before it was unlocked. errors.As finds the *distlock.LostError.
-	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
-)
-
-// ErrTaken says that others hold the lock. It wraps ErrFailed. Nodes is always that of the broker: 0.
-type ErrTaken struct {
-	Nodes []int
-	busy  *distlock.BusyError
-}
-
-func (err ErrTaken) Error() string { return fmt.Sprintf("lock already taken: %v", err.busy) }
-
-// Unwrap gives ErrFailed and the *distlock.BusyError.
-func (err ErrTaken) Unwrap() []error { return []error{ErrFailed, err.busy} }
 
 // Redsync makes mutexes.
 type Redsync struct {
@@ -187,8 +164,8 @@ func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lock(ctx, 0
 // Lock is LockContext without a context.
 func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 
-// LockContext waits for the lock: ErrTaken when others hold it all the time. Other errors are those of
-// distlock.Client.Lock.
+// LockContext waits for the lock: ErrTaken when others hold it all the time, RedisError when no broker or no store
+// answers. Other errors are those of distlock.Client.Lock.
 func (m *Mutex) LockContext(ctx context.Context) error {
 	wait := m.wait
 	if wait < 0 {
@@ -203,16 +180,13 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 func (m *Mutex) lock(ctx context.Context, wait time.Duration) error {
 	options := append(m.options[:len(m.options):len(m.options)], distlock.Wait(wait), distlock.MaxHold(m.expiry))
 	held, err := m.client.Lock(ctx, m.name, options...)
-	var busy *distlock.BusyError
-	switch {
-	case err == nil:
-		m.mu.Lock()
-		m.held = held
-		m.mu.Unlock()
-	case errors.As(err, &busy):
-		return &ErrTaken{Nodes: []int{0}, busy: busy}
+	if err != nil {
+		return errorOf(err)
 	}
-	return err
+	m.mu.Lock()
+	m.held = held
+	m.mu.Unlock()
+	return nil
 }
 
 // Unlock is UnlockContext without a context.

@@ -84,6 +84,17 @@ func TestATakenMutex(t *testing.T) {
 	var taken *redsync.ErrTaken
 	var busy *distlock.BusyError
 	check(t, errors.Is(err, redsync.ErrFailed) && errors.As(err, &taken) && errors.As(err, &busy), "%v", err)
+	var node *redsync.ErrNodeTaken
+	var broken *redsync.RedisError
+	check(t, errors.As(err, &node) && !errors.As(err, &broken), "%v", err)
+	broker.Do(func() {
+		broker.OnAcquire = func(s *fakebroker.Session, command *pb.SessionCommand) {
+			s.Reject(command.Id, &pb.Refusal{Reason: pb.RefusalReason_REFUSAL_REASON_STORE_UNAVAILABLE, Message: "gone"})
+		}
+	})
+	err = rs.NewMutex("k").TryLock()
+	var away *distlock.UnavailableError
+	check(t, errors.As(err, &broken) && errors.As(err, &away) && !errors.As(err, &taken), "%v", err)
 }
 
 func TestALostMutex(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -91,8 +92,11 @@ func (e *entry) granted(held *distlock.Lock) {
 	say("granted", object{"lock": e.name, "token": held.Token(), "hold_count": held.HoldCount(), "until": untilOf(held)})
 	ctx := held.Context()
 	context.AfterFunc(ctx, func() {
+		for held.Valid() { // a cancel that came too late has ended the context, but not the lock
+			time.Sleep(time.Millisecond)
+		}
 		var lost *distlock.LostError
-		if errors.As(context.Cause(ctx), &lost) {
+		if errors.As(held.Err(), &lost) {
 			say("lost", object{"lock": e.name, "cause": lost.Cause, "message": lost.Message})
 		}
 	})
@@ -163,10 +167,11 @@ func (e *entry) state(held *distlock.Lock) {
 // work is the program of a worker: it takes locks, tells, and waits to be killed.
 func work(address string, keys []string) {
 	var taken []string
+	held := map[string]*distlock.Lock{}
 	client, err := distlock.Dial(address, distlock.WithLabel("worker"))
 	for _, key := range keys {
 		if err == nil {
-			_, err = client.Lock(context.Background(), key, distlock.Try())
+			held[key], err = client.Lock(context.Background(), key, distlock.Try())
 		}
 		var refused *distlock.RefusedError
 		switch {
@@ -179,6 +184,7 @@ func work(address string, keys []string) {
 	}
 	say("worker", object{"taken": taken})
 	_, _ = os.Stdin.Read(make([]byte, 1)) // its end is that of the driver
+	runtime.KeepAlive(held)
 }
 
 // spawn starts a worker, and kills it when it has told what it has taken.

@@ -3,6 +3,7 @@
 package locktable
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,78 +13,60 @@ import (
 // OnEvent takes one event of a link's stream. Events that are not known are ignored.
 func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, fx *Effects) {
 	link.onEvent(event.Id)
+	lease := t.live[event.Id]
+	has := lease != nil && lease.link == link
 	switch what := event.Event.(type) {
 	case *pb.SessionEvent_Granted:
 		t.onGranted(link, event.Id, what.Granted, now, fx)
 	case *pb.SessionEvent_Released:
-		t.onReleased(link, event.Id, outcomeOf(what.Released.Outcome), fx)
+		// Under the acquire's own id: another program that knows the lease_id has released the lease.
+		if !t.answer(event.Id, answer{outcome: outcomeOf(what.Released.Outcome)}, now, fx) && has {
+			t.onGone(lease, CauseReleased, "released by its lease_id", fx)
+		}
 	case *pb.SessionEvent_HeartbeatAck:
 		t.onAck(link, what.HeartbeatAck, now, fx)
 	case *pb.SessionEvent_Refused:
-		link.proofRefused = link.proofRefused || event.Id == link.proof
+		link.ProofRefused = link.ProofRefused || event.Id == link.proof
 		t.onRefused(link, event.Id, refusalOf(what.Refused), now, fx)
 	case *pb.SessionEvent_Lost:
-		t.onLost(link, event.Id, what.Lost, now, fx)
+		if has {
+			t.onLost(lease, what.Lost, now, fx)
+		}
 	case *pb.SessionEvent_Opened:
 		t.onOpened(link, what.Opened, now, fx)
 	case *pb.SessionEvent_Draining:
 		t.onDraining(link, span(what.Draining.TimeLeft), now)
 	case *pb.SessionEvent_Downgraded:
-		t.onDowngraded(event.Id, nil, now, fx)
-	default:
-		t.onNews(link, event, fx)
-	}
-}
-
-func (t *Table) onNews(link *Link, event *pb.SessionEvent, fx *Effects) {
-	lease := t.live[event.Id]
-	if lease == nil || lease.link != link {
-		return
-	}
-	switch what := event.Event.(type) {
+		t.answer(event.Id, answer{}, now, fx)
 	case *pb.SessionEvent_AtRisk:
-		if lease.risk = what.AtRisk.Cause; lease.risk == "" {
-			lease.risk = "a renewal failed"
+		if has {
+			lease.risk = cmp.Or(what.AtRisk.Cause, "a renewal failed")
 		}
 	case *pb.SessionEvent_Renewed:
-		lease.risk = ""
+		if has {
+			lease.risk = ""
+		}
 	case *pb.SessionEvent_Queued:
-		request := lease.request
-		t.hasArrived(lease)
-		request.stranded, request.turnedAway = Never, false
-		t.schedule(request)
-		if tell := request.onQueued; tell != nil {
-			request.onQueued = nil
-			*fx = append(*fx, func() { tell(what.Queued) })
+		if has {
+			t.onQueued(lease, what.Queued, fx)
 		}
 	}
 }
 
 func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration, fx *Effects) {
-	link.opened = true
 	link.onEvent(0)
+	link.Opened = true
 	link.adopts = slices.Contains(opened.Features, "adopt")
-	link.authenticates = slices.Contains(opened.Features, "authenticate")
-	if link.mostAhead = int(opened.MaxUnanswered); link.mostAhead <= 0 {
-		link.mostAhead = mostAhead
-	}
-	if link.validity = span(opened.Validity); link.validity == 0 {
-		link.validity = defaultValidity
-	}
-	if link.interval = span(opened.HeartbeatInterval); link.interval == 0 {
-		link.interval = link.validity / 3
-	}
-	link.interval = max(link.interval, leastPause)
+	link.Authenticates = slices.Contains(opened.Features, "authenticate")
+	link.mostAhead = cmp.Or(max(int(opened.MaxUnanswered), 0), mostAhead)
+	link.maxBytes = cmp.Or(max(int(opened.MaxMessageBytes), 0), messageBytes)
+	link.validity = cmp.Or(span(opened.Validity), defaultValidity)
+	link.interval = max(cmp.Or(span(opened.HeartbeatInterval), link.validity/3), leastPause)
 	sent := link.session.lastSentAt
 	link.session.ack(0, link.validity, now)
 	link.heartbeatAt = sent + link.interval
-	if now-sent > link.validity/6 {
-		link.heartbeatDue = true
-	}
+	link.heartbeatDue = link.heartbeatDue || now-sent > link.validity/6
 	t.wakeAt(min(link.heartbeatAt, link.session.deadline))
-	if link.maxBytes = int(opened.MaxMessageBytes); link.maxBytes <= 0 {
-		link.maxBytes = messageBytes
-	}
 	if link == t.Link() {
 		t.sendMoves(now, fx)
 	}
@@ -95,25 +78,35 @@ func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration
 	}
 }
 
+func (t *Table) onQueued(lease *Lease, queued *pb.AcquireQueued, fx *Effects) {
+	request := lease.request
+	t.hasArrived(lease)
+	request.stranded, request.turnedAway = Never, false
+	t.schedule(request)
+	if tell := request.onQueued; tell != nil {
+		request.onQueued = nil
+		*fx = append(*fx, func() { tell(queued) })
+	}
+}
+
 func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Duration, fx *Effects) {
 	lease := t.live[id]
-	if lease == nil {
-		if !t.onAdopted(link, id, grant, now, fx) && link != t.Link() {
-			t.grantByFormer(link, id, nil)
+	if moved := t.moves[id]; moved != nil {
+		t.onAdopted(link, moved, grant, now, fx)
+		return
+	}
+	if lease == nil || lease.link != link {
+		if !t.answer(id, answer{}, now, fx) && link != t.Link() {
+			t.grantByFormer(link, id, lease)
 		}
 		return // else: an id that was given up
 	}
-	if link != t.Link() && lease.link != link {
-		t.grantByFormer(link, id, lease)
-		return
-	}
-	if lease.link != link || lease.Phase() != Waiting {
+	if lease.Phase() != Waiting {
 		return
 	}
 	lease.former, lease.crossed = nil, false
 	lease.LeaseID, lease.HolderID, lease.Token = grant.LeaseId, grant.HolderId, grant.FencingToken
-	lease.Waited = span(grant.Waited)
-	lease.HoldCount = max(grant.HoldCount, 1)
+	lease.Waited, lease.HoldCount = span(grant.Waited), max(grant.HoldCount, 1)
 	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, span(grant.ValidFor)))
 	lease.setPhase(Granted)
 	t.beatBeforeHalf(link, lease.Deadline(), now)
@@ -122,7 +115,7 @@ func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Durati
 
 // deliver hands a request's locks to the program, when all are granted and none is past its deadline.
 func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
-	t.unschedule(request) // no answer is missing any more
+	request.givenUp = Never // no answer is missing any more
 	for _, lease := range request.Leases {
 		if lease.Phase() != Granted || now >= lease.Deadline() {
 			return
@@ -131,25 +124,20 @@ func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
 	for _, lease := range request.Leases {
 		lease.HeldAt = now
 		lease.setPhase(Held)
-		t.leaseDeadline = min(t.leaseDeadline, lease.Deadline())
+		t.endAt(lease.Deadline())
 	}
-	t.wakeAt(t.leaseDeadline)
-	t.answer(request, nil, fx)
+	t.tellAnswer(request, nil, fx)
 }
 
 // beatBeforeHalf sees that a heartbeat leaves before half of what is left until the deadline is gone.
 func (t *Table) beatBeforeHalf(link *Link, deadline, now time.Duration) {
-	if link.leaving {
-		return
-	}
-	if now < deadline {
+	switch {
+	case link.leaving:
+	case now < deadline:
 		link.heartbeatAt = min(link.heartbeatAt, now+max((deadline-now)/2, leastPause))
 		t.wakeAt(link.heartbeatAt)
-		return
-	}
-	// A recent heartbeat that is not answered yet is enough.
-	if link.session.unanswered() == 0 || now-link.session.lastSentAt >= link.validity/6 {
-		link.heartbeatDue = true
+	case link.session.unanswered() == 0 || now-link.session.lastSentAt >= link.validity/6:
+		link.heartbeatDue = true // else a recent one that is not answered yet is enough
 	}
 }
 
@@ -157,55 +145,60 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 	if !link.session.ack(ack.Seq, span(ack.ValidFor), now) {
 		return
 	}
-	link.acked, t.lastFailure = true, nil
-	var limits map[int64]time.Duration
-	if len(ack.Limits) > 0 {
-		limits = make(map[int64]time.Duration, len(ack.Limits))
-		for _, limit := range ack.Limits {
-			limits[limit.AcquireId] = span(limit.ValidFor)
-		}
+	link.Acked, t.lastFailure = true, nil
+	limits := make(map[int64]time.Duration, len(ack.Limits))
+	for _, limit := range ack.Limits {
+		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, span(limit.ValidFor))
 	}
 	promised := link.session.deadlineOf(ack.Seq, span(ack.ValidFor))
 	first := Never
 	for _, lease := range t.live {
-		if lease.link != link || lease.Phase() == Waiting {
-			continue
-		}
-		if lease.Phase() == Held && !t.Notice(lease, now, fx) {
-			continue // its deadline was final
+		if lease.link != link || lease.Phase() == Waiting || (lease.Phase() == Held && !t.Notice(lease, now, fx)) {
+			continue // in the last case its deadline was final
 		}
 		if limit, limited := limits[lease.id]; limited {
-			lease.setDeadline(link.session.deadlineOf(ack.Seq, limit))
-		} else if promised > lease.Deadline() {
-			lease.setDeadline(promised)
-		}
-		if lease.Phase() == Held {
-			t.Notice(lease, now, fx)
+			lease.setDeadline(limit)
 		} else {
+			lease.setDeadline(max(lease.Deadline(), promised))
+		}
+		if lease.Phase() == Granted {
 			t.deliver(lease.request, now, fx)
 		}
-		if lease.Phase() != Ended {
-			first = min(first, lease.Deadline())
-		}
+		first = min(first, lease.Deadline())
 	}
 	t.sweep(now, fx)
-	if first != Never { // a lease with a short ttl needs its next ack before the interval is over
-		link.heartbeatAt = min(link.heartbeatAt, now+max((first-now)/2, leastPause))
-		t.wakeAt(link.heartbeatAt)
+	if first > now && first != Never { // a lease with a short ttl needs its next ack before the interval is over
+		t.beatBeforeHalf(link, first, now)
 	}
 }
 
+// sweep ends the leases whose deadlines have passed, and gives up what has waited for too long.
+func (t *Table) sweep(now time.Duration, fx *Effects) {
+	t.endsAt = Never
+	elsewhere := false
+	for _, lease := range t.live {
+		if lease.Phase() != Held {
+			if now >= lease.request.givenUp {
+				t.timeOut(lease.request, now, fx)
+			} else {
+				t.endAt(lease.request.givenUp)
+			}
+		} else if t.Notice(lease, now, fx) {
+			t.endAt(lease.Deadline())
+			elsewhere = elsewhere || lease.link != t.Link()
+		}
+	}
+	t.moving = t.moving && elsewhere
+}
+
 func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Duration, fx *Effects) {
+	if moved := t.moves[id]; moved != nil {
+		t.onNotAdopted(link, moved, refusal, now, fx)
+		return
+	}
 	lease := t.live[id]
 	if lease == nil {
-		if t.onNotAdopted(link, id, refusal, now, fx) || t.onDowngraded(id, refusal, now, fx) {
-			return
-		}
-		outcome := pb.ReleaseOutcome_RELEASE_OUTCOME_UNSPECIFIED
-		if refusal.is("NOT_HOLDER") {
-			outcome = pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
-		}
-		t.onReleased(link, id, outcome, fx)
+		t.answer(id, answer{refusal: refusal}, now, fx)
 		return
 	}
 	if lease.former == link {
@@ -214,24 +207,20 @@ func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Durat
 	if lease.link != link || lease.Phase() == Held {
 		return
 	}
-	if refusal.is("DRAINING") && t.turnAway(link, lease.request, refusal, now, fx) {
-		return
+	if !refusal.is("DRAINING") || !t.turnAway(link, lease.request, refusal, now, fx) {
+		t.refuse(lease.request, refusal, fx)
 	}
-	t.refuse(lease.request, refusal, fx)
 }
 
 // turnAway: the broker drains. It has the request ask another one. False: the refusal is the answer.
 func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now time.Duration, fx *Effects) bool {
 	only := t.config.Brokers == 1
-	if only {
-		for _, lease := range t.live {
-			if lease.Phase() == Held && lease.link == link {
-				return false
-			}
+	for _, lease := range t.live {
+		if only && lease.Phase() == Held && lease.link == link {
+			return false
 		}
 	}
-	t.lastFailure = refusal
-	request.turnedAway = true
+	t.lastFailure, request.turnedAway = refusal, true
 	t.strand(request, now)
 	if only {
 		t.leave(link)
@@ -245,61 +234,75 @@ func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now tim
 	return true
 }
 
-func (t *Table) onReleased(link *Link, id int64, outcome pb.ReleaseOutcome, fx *Effects) {
-	answered := t.releases[id]
-	if answered == nil {
-		t.onReleasedByOthers(link, id, fx)
+// onGone: its session does not have the lease any more.
+func (t *Table) onGone(lease *Lease, cause, message string, fx *Effects) {
+	if lease.Phase() == Held {
+		t.lose(lease, cause, message, true, fx)
 		return
 	}
-	delete(t.releases, id)
-	if twin := t.releases[answered.twin]; twin != nil {
-		if twin.tell == nil {
-			twin.tell = answered.tell
+	for _, other := range lease.request.Leases {
+		if other != lease && other.Phase() == Granted && other.link != nil {
+			t.sendRelease(other.link, other.id, &giving{lease: other})
 		}
-		twin.ofTwin, twin.heard = outcome, true
-		return
 	}
-	const released, gone = pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED, pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
-	// Only one of the sessions had the lease.
-	if answered.heard && (answered.ofTwin == released || outcome == gone) {
-		outcome = answered.ofTwin
-	}
-	if tell := answered.tell; tell != nil {
-		*fx = append(*fx, func() { tell(outcome) })
+	t.refuse(lease.request, Refuse("LEASE_LOST", "lost before use: "+message), fx)
+}
+
+func (t *Table) onLost(lease *Lease, lost *pb.LeaseLost, now time.Duration, fx *Effects) {
+	if lease.Phase() == Held && lost.Reason == pb.LostReason_LOST_REASON_MOVED && lease.moveKey != "" {
+		lease.link = nil // by the move that is under way: no later ack of this session speaks for the lease
+	} else if lease.Phase() == Held && lost.Reason == pb.LostReason_LOST_REASON_DRAINED && t.survives(lease, now) {
+		t.orphan(lease, lost.Message)
+	} else {
+		t.onGone(lease, nameOf(lost.Reason.String(), "LOST_REASON_"), lost.Message, fx)
 	}
 }
 
-// onReleasedByOthers: under the acquire's own id. Another program that knows the lease_id has released the lease.
-func (t *Table) onReleasedByOthers(link *Link, id int64, fx *Effects) {
-	lease := t.live[id]
-	if lease == nil || lease.link != link {
-		return
+// OnBroken is called when the stream of this link has ended, or must end.
+func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *Effects) {
+	all := t.ordered()
+	for _, lease := range all {
+		if lease.to == link {
+			t.unaskMove(lease) // to be asked again
+		}
+		if lease.former == link {
+			lease.former, lease.crossed = nil, false
+		}
 	}
-	switch lease.Phase() {
-	case Held:
-		lease.link = nil // this session has nothing to give back
-		t.lose(lease, CauseReleased, "released by its lease_id", fx)
-	case Granted:
-		t.loseBeforeUse(lease, "released by its lease_id", fx)
-	}
-}
-
-func (t *Table) onDowngraded(id int64, refusal *Refusal, now time.Duration, fx *Effects) bool {
-	found := t.downgrades[id]
-	if found == nil || found.link == nil {
-		return false
-	}
-	delete(t.downgrades, id)
-	for _, hold := range t.holdsOf(found.lease) {
-		if refusal == nil {
-			hold.downgraded = true
+	for _, lease := range all {
+		if lease.link != link || lease.Phase() != Held {
+			continue
+		}
+		if t.survives(lease, now) {
+			t.orphan(lease, why)
+		} else if now < lease.Deadline() {
+			t.lose(lease, cause, why, true, fx)
 		} else {
-			hold.modeUnsure = true
+			t.lose(lease, CauseLapsed, why, true, fx)
 		}
 	}
-	*fx = append(*fx, func() { found.tell(refusal) })
-	if t.moving {
-		t.sendMoves(now, fx)
+	for _, request := range t.waiting() {
+		if request.link == link || (request.link == nil && link == t.Link()) {
+			t.strand(request, now)
+		}
 	}
-	return true
+	gone := answer{refusal: Refuse(Unreachable, why), broken: !link.leaving}
+	link.streaming, link.Opened, link.draining, link.leaving, link.heartbeatDue = false, false, false, false, false
+	link.commands, link.urgent, link.ahead = nil, nil, nil
+	for id, asked := range t.asked {
+		if asked.link == link {
+			t.answer(id, gone, now, fx)
+		}
+	}
+	t.moveOn(now)
+}
+
+// OnStatus tells why a stream broke.
+func (t *Table) OnStatus(why *Refusal, fx *Effects) {
+	t.lastFailure = why
+	for _, request := range t.waiting() {
+		if why.Permanent() && request.link == nil {
+			t.refuse(request, why, fx)
+		}
+	}
 }

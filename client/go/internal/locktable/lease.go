@@ -47,20 +47,29 @@ type Request struct {
 	onQueued   func(*pb.AcquireQueued)
 	asked      time.Duration
 	waitUntil  time.Duration
-	oneTry     bool
 	stranded   time.Duration // since when no broker has this request; Never: one has
-	timeout    timeout
-	link       *Link // the session it was sent through
-	turnedAway bool  // refused by a draining broker
+	givenUp    time.Duration // when it has waited for too long
+	link       *Link         // the session it was sent through
+	oneTry     bool
+	turnedAway bool // refused by a draining broker
 	sent       bool
 	bytes      int
-	requestID  string
+	requestID  string // of its place in the queue; one try has none
 }
 
 // Answered tells whether the program has its answer. Guarded by the table's mutex.
 func (r *Request) Answered() bool { return r.answer == nil }
 
 func (r *Request) first() int64 { return r.Leases[0].id }
+
+// unsend: no session has it.
+func (r *Request) unsend() {
+	r.link = nil
+	for _, lease := range r.Leases {
+		lease.setPhase(Waiting)
+		lease.link = nil
+	}
+}
 
 // Lease is one lock, from its request to its end. Phase and Deadline may be read by any goroutine; Token, HoldCount,
 // Waited and HeldAt by the one that had the answer; Cause and Message once Phase is Ended. The rest is guarded by the
@@ -77,19 +86,23 @@ type Lease struct {
 	Message   string
 	OnEnd     func() // called once, when it ends after it was held, unless the program released it
 
-	id         int64
-	request    *Request
-	phase      atomic.Int32
-	deadline   atomic.Int64
-	risk       string // why renewals fail; "": they do not
-	downgraded bool
-	modeUnsure bool  // a downgrade may have been carried out
-	stays      bool  // no session can adopt it
-	link       *Link // the session that has it; nil: its former promise is all that is left
-	move       *move
-	former     *Link // of a waiting one: the session it has left, until the next has its place
-	crossed    bool  // that session has granted it: to be given back there
-	change     *change
+	id          int64
+	request     *Request
+	phase       atomic.Int32
+	deadline    atomic.Int64
+	risk        string // why renewals fail; "": they do not
+	downgraded  bool
+	modeUnsure  bool             // a downgrade may have been carried out
+	downgrades  []func(*Refusal) // to be sent when it has arrived
+	downgrading int              // sent, not answered
+	stays       bool             // no session can adopt it
+	link        *Link            // the session that has it; nil: its former promise is all that is left
+	to          *Link            // the session that was asked to adopt it, as toID
+	toID        int64
+	moveKey     string // of the adoption, until one has succeeded: a try whose answer was lost may have
+	former      *Link  // of a waiting one: the session it has left, until the next has its place
+	crossed     bool   // that session has granted it: to be given back there
+	change      *change
 }
 
 // Phase is how far it has come.
@@ -109,42 +122,50 @@ func (l *Lease) same(other *Lease) bool {
 		a.Namespace == b.Namespace)
 }
 
-// change is what others are to see of a lease, until a session shows it.
+// change is what others are to see of a held lease, until an adoption in its session shows it.
 type change struct {
 	spec *pb.LockSpec
 	sent *pb.LockSpec // by the adoption that is under way
 	told []func(*Refusal)
 }
 
-// move is an adoption, from the first AdoptLease until it is answered. All holds of a reentrant lease move together.
-type move struct {
-	requestID string // the same in every try: a try whose answer was lost may have succeeded
-	through   *Link  // the session that was asked
-	id        int64
-	holds     []*Lease // nil: that one is answered, or given up
+// answer is what came for a command; without a refusal it is done.
+type answer struct {
+	refusal *Refusal
+	outcome pb.ReleaseOutcome
+	broken  bool // the stream ended without one
 }
 
-// leftover is a lease that ended while no session had it: the next one adopts it and releases it then.
-type leftover struct {
-	lease     *Lease
-	requestID string
-	lapsed    bool
-}
-
-// pendingRelease is a release that is not answered. Of two for one lease, at both of its sessions, the later answer
-// ends both.
-type pendingRelease struct {
-	tell   func(pb.ReleaseOutcome)
-	link   *Link
-	twin   int64
-	ofTwin pb.ReleaseOutcome // 0: not answered
-	heard  bool              // the twin is answered
-}
-
-// pendingDowngrade is a downgrade that is not answered. link nil: not sent, because the lease is on its way.
-type pendingDowngrade struct {
-	id    int64
-	tell  func(*Refusal)
-	lease *Lease
+// question is a command that waits for its answer, but for acquires and moves.
+type question struct {
 	link  *Link
+	back  *giving // of a release; heard is nil then
+	heard func(answer, time.Duration, *Effects)
+}
+
+// giving is a lease on its way back: released in each session that may have it. Without an answer, a later session
+// adopts it under key, and releases it then.
+type giving struct {
+	lease   *Lease
+	lapsed  bool
+	tell    func(pb.ReleaseOutcome) // when all have answered; may be nil
+	key     string
+	missing int
+	broken  bool
+	outcome pb.ReleaseOutcome
+}
+
+const (
+	unknown     = pb.ReleaseOutcome_RELEASE_OUTCOME_UNSPECIFIED
+	released    = pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED
+	stillHeld   = pb.ReleaseOutcome_RELEASE_OUTCOME_STILL_HELD
+	alreadyGone = pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
+)
+
+// better is the outcome of two sessions of which only one has had the lease.
+func better(a, b pb.ReleaseOutcome) pb.ReleaseOutcome {
+	if a == released || b == alreadyGone || (a == stillHeld && b != released) {
+		return a
+	}
+	return b
 }

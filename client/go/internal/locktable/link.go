@@ -13,30 +13,33 @@ import (
 const (
 	frame           = 8        // tag and length of a command in its message, at most
 	messageBytes    = 64 << 10 // before the broker has told its limit
-	releaseBytes    = 32       // of a release, at most
-	cancelBytes     = 32       // of a cancel or a goodbye, with its frame, at most
+	smallBytes      = 32       // of a release, cancel, heartbeat or goodbye, at most
 	mostAhead       = 256      // commands without an event, where the broker tells no limit
 	timeBytes       = 24       // of a max_wait, at most
 	defaultValidity = 3 * time.Second
 	leastPause      = 10 * time.Millisecond
 )
 
+// outgoing is a command that is not sent yet, and how many bytes it has at most.
+type outgoing struct {
+	command *pb.SessionCommand
+	bytes   int
+}
+
 // Link is a session with a broker, or the place for the next one; and the commands that it has not sent yet.
 type Link struct {
-	commands      []*pb.SessionCommand
-	mostBytes     int     // that all of these can have
-	cancels       []int64 // acquires to give up: these go before the commands, and do not wait for answers
-	goodbyeDue    bool
+	commands      []outgoing
+	urgent        []outgoing // these go before the others, and wait for no answers: heartbeats, cancels
 	ahead         []unanswered
 	mostAhead     int
 	session       belief
-	streaming     bool
-	opened        bool
-	acked         bool
+	streaming     bool // there is a stream, opened or not
+	Opened        bool // the broker has answered the OpenSession
+	Acked         bool // and a heartbeat
 	adopts        bool
-	authenticates bool
+	Authenticates bool  // the broker takes another token for this session
 	proof         int64 // id of the command that brought the last proof; 0: the call did
-	proofRefused  bool
+	ProofRefused  bool  // the broker has refused that one
 	draining      bool
 	leaving       bool
 	heartbeatDue  bool
@@ -50,28 +53,14 @@ type Link struct {
 // unanswered are the ids of a command that is sent and has had no event.
 type unanswered struct{ first, last int64 }
 
-func newLink() *Link {
-	return &Link{maxBytes: messageBytes, heartbeatAt: Never, drainedAt: Never}
-}
-
-// Opened tells whether the broker has answered the OpenSession.
-func (l *Link) Opened() bool { return l.opened }
-
-// Acked tells whether the session has had the answer to a heartbeat.
-func (l *Link) Acked() bool { return l.acked }
+func newLink() *Link { return &Link{maxBytes: messageBytes, heartbeatAt: Never, drainedAt: Never} }
 
 // Said tells whether all has been sent that there was to say: the goodbye has left.
-func (l *Link) Said() bool { return l.leaving && !l.goodbyeDue }
-
-// Authenticates tells whether the broker takes another token for this session.
-func (l *Link) Authenticates() bool { return l.authenticates }
-
-// ProofRefused tells whether the broker has refused the last proof that a command brought.
-func (l *Link) ProofRefused() bool { return l.proofRefused }
+func (l *Link) Said() bool { return l.leaving && len(l.commands) == 0 }
 
 func (l *Link) start(now, grace time.Duration) {
-	*l = Link{session: newBelief(now, grace), streaming: true, heartbeatAt: Never, drainedAt: Never,
-		maxBytes: messageBytes, mostAhead: mostAhead}
+	*l = *newLink()
+	l.session, l.streaming, l.mostAhead = newBelief(now, grace), true, mostAhead
 }
 
 // usable tells whether commands may be added.
@@ -79,26 +68,39 @@ func (l *Link) usable() bool { return l.streaming && !l.leaving }
 
 func (l *Link) add(command *pb.SessionCommand) { l.addOf(command, proto.Size(command)) }
 
-// addOf adds a command that has at most so many bytes.
+// addOf adds a command that has at most so many bytes. Nothing follows the goodbye.
 func (l *Link) addOf(command *pb.SessionCommand, most int) {
-	l.commands = append(l.commands, command)
-	l.mostBytes += most + frame
+	if !l.leaving {
+		l.commands = append(l.commands, outgoing{command, most + frame})
+	}
+}
+
+func (l *Link) cancel(acquireID int64) {
+	l.urgent = append(l.urgent, outgoing{&pb.SessionCommand{Command: &pb.SessionCommand_Cancel{
+		Cancel: &pb.CancelAcquire{AcquireId: acquireID}}}, smallBytes})
 }
 
 // drop takes a command back that has not been sent. False: it has.
 func (l *Link) drop(id int64) bool {
-	at := slices.IndexFunc(l.commands, func(command *pb.SessionCommand) bool { return command.Id == id })
+	at := slices.IndexFunc(l.commands, func(one outgoing) bool { return one.command.Id == id })
 	if at >= 0 {
 		l.commands = slices.Delete(l.commands, at, at+1)
 	}
 	return at >= 0
 }
 
+// sayGoodbye behind what may be sent now: with the session the broker frees what it has not heard of.
+func (l *Link) sayGoodbye() {
+	l.commands = append(l.commands[:min(len(l.commands), l.room())],
+		outgoing{&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes})
+	l.leaving, l.heartbeatDue = true, false
+}
+
 // room is how many commands may be sent now.
 func (l *Link) room() int { return max(l.mostAhead-len(l.ahead), 0) }
 
 func (l *Link) ready() bool {
-	return l.heartbeatDue || l.goodbyeDue || len(l.cancels) > 0 || (len(l.commands) > 0 && l.room() > 0)
+	return l.heartbeatDue || len(l.urgent) > 0 || (len(l.commands) > 0 && (l.leaving || l.room() > 0))
 }
 
 // onEvent: the command with this id is not unanswered any more. Of several locks the first event counts.
@@ -109,13 +111,11 @@ func (l *Link) onEvent(id int64) {
 	}
 }
 
-// note counts commands that are sent. OpenSession, which has an event of its own, is noted as 0.
-func (l *Link) note(commands []*pb.SessionCommand) {
-	for _, command := range commands {
-		if command.GetOpen() != nil {
-			l.ahead = append(l.ahead, unanswered{})
-			continue
-		}
+// note counts a command that is sent. OpenSession, which has an event of its own, is noted as 0.
+func (l *Link) note(command *pb.SessionCommand) {
+	if command.GetOpen() != nil {
+		l.ahead = append(l.ahead, unanswered{})
+	} else if command.Id != 0 {
 		ids := int64(max(len(command.GetAcquire().GetLocks()), int(command.GetAdopt().GetHoldCount()), 1))
 		l.ahead = append(l.ahead, unanswered{command.Id, command.Id + ids - 1})
 	}
@@ -123,57 +123,42 @@ func (l *Link) note(commands []*pb.SessionCommand) {
 
 // pack makes the next message, or returns nil. A heartbeat's time is taken here, before the message goes to gRPC.
 func (l *Link) pack(now time.Duration) *pb.SessionRequest {
-	message := &pb.SessionRequest{}
-	left := l.maxBytes
 	if l.heartbeatDue {
-		l.heartbeatDue = false
 		beat := &pb.SessionCommand{Command: &pb.SessionCommand_Heartbeat{
 			Heartbeat: &pb.Heartbeat{Seq: l.session.send(now)}}}
-		left -= proto.Size(beat) + frame
-		message.Commands = append(message.Commands, beat)
-		l.heartbeatAt = now + l.interval
+		l.urgent = slices.Insert(l.urgent, 0, outgoing{beat, smallBytes})
+		l.heartbeatDue, l.heartbeatAt = false, now+l.interval
 	}
-	for ; len(l.cancels) > 0 && left >= cancelBytes; l.cancels = l.cancels[1:] {
-		left -= cancelBytes
-		message.Commands = append(message.Commands, &pb.SessionCommand{Command: &pb.SessionCommand_Cancel{
-			Cancel: &pb.CancelAcquire{AcquireId: l.cancels[0]}}})
+	room := l.room()
+	if l.leaving {
+		room = len(l.commands)
 	}
-	if l.goodbyeDue {
-		left -= cancelBytes
-	}
-	fit := min(len(l.commands), l.room())
-	if l.mostBytes > left {
-		fit = l.fitting(fit, left, len(message.Commands) > 0)
-	}
-	l.note(l.commands[:fit])
-	if fit == len(l.commands) && len(message.Commands) == 0 {
-		message.Commands, l.commands, l.mostBytes = l.commands, nil, 0
-	} else {
-		message.Commands = append(message.Commands, l.commands[:fit]...)
-		if l.commands = l.commands[fit:]; len(l.commands) == 0 {
-			l.mostBytes = 0
-		}
-	}
-	if l.goodbyeDue && len(l.cancels) == 0 && (len(l.commands) == 0 || l.room() == 0) {
-		l.goodbyeDue, l.commands, l.mostBytes = false, nil, 0 // it waits for no answers, and nothing may follow it
-		message.Commands = append(message.Commands, &pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{
-			Goodbye: &pb.Goodbye{}}})
-	}
-	if len(message.Commands) == 0 {
+	most := len(l.urgent) + min(len(l.commands), room)
+	if most == 0 {
 		return nil
+	}
+	message := &pb.SessionRequest{Commands: make([]*pb.SessionCommand, 0, most)}
+	left := l.take(message, &l.urgent, len(l.urgent), l.maxBytes)
+	if len(l.urgent) == 0 {
+		l.take(message, &l.commands, room, left)
 	}
 	return message
 }
 
-// fitting is how many of the first commands fit into so many bytes: at least one, if it goes alone.
-func (l *Link) fitting(first, left int, beside bool) int {
-	for i, command := range l.commands[:first] {
-		left -= proto.Size(command) + frame
-		if left < 0 && (i > 0 || beside) {
-			return i
+// take moves commands into a message that has so many bytes left: at least one, if it goes alone.
+func (l *Link) take(message *pb.SessionRequest, queue *[]outgoing, most, left int) int {
+	count := 0
+	for _, next := range (*queue)[:min(len(*queue), most)] {
+		if left < next.bytes && len(message.Commands) > 0 {
+			break
 		}
+		left -= next.bytes
+		l.note(next.command)
+		message.Commands = append(message.Commands, next.command)
+		count++
 	}
-	return first
+	*queue = slices.Delete(*queue, 0, count)
+	return left
 }
 
 func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {

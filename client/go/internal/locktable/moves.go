@@ -3,6 +3,7 @@
 package locktable
 
 import (
+	"slices"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -16,59 +17,66 @@ const (
 	longestRetryPause = 500 * time.Millisecond
 )
 
+func pauseOf(refusal *Refusal) time.Duration {
+	return min(max(span(refusal.Wire.RetryAfter), retryPause), longestRetryPause)
+}
+
 func (t *Table) onDraining(link *Link, timeLeft, now time.Duration) {
-	link.draining = true
-	link.drainedAt = now + timeLeft
+	link.draining, link.drainedAt = true, now+timeLeft
 	if t.config.Brokers == 1 || !link.adopts {
 		t.cannotFollow(timeLeft)
 	}
 	t.moveOn(now)
 }
 
+func (t *Table) cannotFollow(timeLeft time.Duration) {
+	t.DrainingFor = timeLeft
+	t.wakeAt(0)
+}
+
 // moveOn leaves the present broker, if it drains: the other link becomes the present one. While that still has a stream
 // of its own, of a broker that drains as well, this waits for its end.
 func (t *Table) moveOn(now time.Duration) {
-	old, other := t.Link(), t.links[1-t.now]
+	old, other := t.Link(), t.Links[1-t.Present]
 	if t.config.Brokers == 1 || t.closed || !old.streaming || !old.draining || other.streaming {
 		return
 	}
-	t.now = 1 - t.now
+	t.Present = 1 - t.Present
 	t.moving = true
 	t.wakeAt(0)
 	for _, request := range t.waiting() {
 		if request.link != old {
 			continue
 		}
-		switch {
-		case old.drop(request.first()): // that broker has not heard of it
-		case request.requestID != "": // the next broker takes over its place
+		if request.requestID == "" {
+			t.withdraw(request)
+		} else if !old.drop(request.first()) { // the next broker takes over its place
 			for _, lease := range request.Leases {
 				lease.former, lease.crossed = old, lease.Phase() == Granted
 			}
-		default:
-			t.withdraw(request)
 		}
 		t.strand(request, now)
 	}
 }
 
-// sendMoves asks the present session to adopt all that it does not hold.
+// sendMoves asks the present session to adopt all that it does not hold, and to free what nobody could free.
 func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 	t.movesAt, t.moving = Never, false
 	link := t.Link()
-	ready := link.opened && !link.leaving && !link.draining
+	ready := link.Opened && !link.leaving && !link.draining
 	type name struct {
 		token          int64
 		namespace, key string
 	}
-	reentrant := map[name]*move{}
-	var moves []*move
+	reentrant := map[name]int{}
+	var groups [][]*Lease // the holds of one reentrant lease, or another lease
 	for _, lease := range t.ordered() {
 		if lease.Phase() != Held || (lease.link == link && lease.change == nil) {
 			continue
 		}
 		t.moving = t.moving || lease.link != link
-		if !ready || !t.mayMove(lease) {
+		if !ready || lease.stays || lease.to != nil ||
+			(lease.link != nil && (!lease.link.adopts || lease.link.leaving)) {
 			continue
 		}
 		if !link.adopts {
@@ -76,44 +84,26 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 			continue
 		}
 		of := name{lease.Token, lease.Spec.Namespace, lease.Spec.Key}
-		found := reentrant[of]
-		if found == nil {
-			if found = lease.move; found == nil {
-				found = &move{requestID: secret()}
-			}
-			moves = append(moves, found)
-			if lease.Spec.Reentrant {
-				reentrant[of] = found
-			}
+		if at, known := reentrant[of]; known && lease.Spec.Reentrant {
+			groups[at] = append(groups[at], lease)
+			continue
 		}
-		lease.move = found
-		found.holds = append(found.holds, lease)
+		reentrant[of] = len(groups)
+		groups = append(groups, []*Lease{lease})
 	}
-	for _, one := range moves {
-		t.sendMove(one, link)
+	for _, holds := range groups {
+		// The adoption must name the mode, which is known when the downgrade is answered.
+		if !slices.ContainsFunc(holds, func(hold *Lease) bool { return hold.downgrading > 0 }) {
+			t.move(holds, link)
+		}
 	}
-	if ready && link.adopts {
-		t.giveBackLeftovers(link)
+	if ready {
+		t.freeLeftovers(link)
 	}
 	t.sendHeldBack(now, fx)
 }
 
-func (t *Table) mayMove(lease *Lease) bool {
-	if lease.stays || (lease.move != nil && lease.move.through != nil) {
-		return false
-	}
-	if lease.link != nil && (!lease.link.adopts || lease.link.leaving) {
-		return false
-	}
-	for _, sent := range t.downgrades { // the adoption must name the mode, which is known when that is answered
-		if sent.link != nil && sent.lease.same(lease) {
-			return false
-		}
-	}
-	return true
-}
-
-func (t *Table) adopt(lease *Lease, requestID string, holds int, id int64) *pb.SessionCommand {
+func adopt(lease *Lease, key string, holds int) *pb.SessionCommand {
 	spec := lease.Spec
 	if lease.change != nil {
 		spec = lease.change.spec
@@ -123,75 +113,68 @@ func (t *Table) adopt(lease *Lease, requestID string, holds int, id int64) *pb.S
 	if lease.downgraded {
 		spec.Mode = pb.LockMode_LOCK_MODE_SHARED
 	}
-	return &pb.SessionCommand{Id: id, Command: &pb.SessionCommand_Adopt{Adopt: &pb.AdoptLease{
-		LeaseId: lease.LeaseID, Lock: spec, RequestId: requestID, HoldCount: int32(holds)}}}
+	return &pb.SessionCommand{Command: &pb.SessionCommand_Adopt{Adopt: &pb.AdoptLease{
+		LeaseId: lease.LeaseID, Lock: spec, RequestId: key, HoldCount: int32(holds)}}}
 }
 
-func (t *Table) sendMove(one *move, link *Link) {
-	first := one.holds[0]
-	one.through = link
-	if first.change != nil {
-		first.change.sent = first.change.spec
-	}
-	one.id = t.takeIDs(len(one.holds))
-	t.moves[one.id] = one
-	link.add(t.adopt(first, one.requestID, len(one.holds), one.id))
-}
-
-func (t *Table) findMove(link *Link, id int64) *move {
-	if one := t.moves[id]; one != nil && one.through == link {
-		return one
-	}
-	for _, one := range t.moves { // of a reentrant lease
-		if one.through == link && id >= one.id && id < one.id+int64(len(one.holds)) {
-			return one
+func (t *Table) move(holds []*Lease, link *Link) {
+	key := ""
+	for _, hold := range holds {
+		if key == "" {
+			key = hold.moveKey
 		}
 	}
-	return nil
-}
-
-// endMove: it is answered, or will not be. Its leases keep it while it may have to be repeated.
-func (t *Table) endMove(one *move) {
-	delete(t.moves, one.id)
-	one.through, one.holds = nil, nil
-}
-
-// onAdopted returns false when it is no answer to an adoption.
-func (t *Table) onAdopted(link *Link, id int64, grant *pb.Grant, now time.Duration, fx *Effects) bool {
-	one := t.findMove(link, id)
-	if one == nil {
-		return false
+	if key == "" {
+		key = secret()
 	}
-	index := id - one.id
-	hold := one.holds[index]
-	// Too late when the former promise is over: that ends it, and releases it here as well.
-	if hold != nil && t.Notice(hold, now, fx) {
-		one.holds[index] = nil
-		t.arrive(hold, link, id, grant, now, fx)
-	}
-	one.holds[index] = nil
-	for _, hold := range one.holds {
-		if hold != nil {
-			return true
+	command := adopt(holds[0], key, len(holds))
+	command.Id = t.takeIDs(len(holds))
+	for i, hold := range holds {
+		hold.to, hold.toID, hold.moveKey = link, command.Id+int64(i), key
+		t.moves[hold.toID] = hold
+		if hold.change != nil {
+			hold.change.sent = hold.change.spec
 		}
 	}
-	t.endMove(one)
-	return true
+	link.add(command)
 }
 
-// arrive: from now on only this session's promises count, also when they are shorter.
-func (t *Table) arrive(lease *Lease, link *Link, id int64, grant *pb.Grant, now time.Duration, fx *Effects) {
+// freeLeftovers adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in
+// these, so one that is refused matters only when it may succeed later; its release then finds nothing.
+func (t *Table) freeLeftovers(link *Link) {
+	left := t.leftovers
+	t.leftovers = nil
+	for _, back := range left {
+		if !link.adopts {
+			t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Release{Release: &pb.ReleaseLease{
+				LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}}, func(answer, time.Duration, *Effects) {})
+			continue
+		}
+		id := t.ask(link, adopt(back.lease, back.key, 1), func(a answer, now time.Duration, fx *Effects) {
+			if a.refusal != nil && !a.broken && !a.refusal.Permanent() && !a.refusal.is("NOT_HOLDER", Unreachable) {
+				t.leaveOver(back, now+pauseOf(a.refusal))
+			}
+		})
+		t.sendRelease(link, id, back)
+	}
+}
+
+// onAdopted: from now on only this session's promises count, also when they are shorter.
+func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Duration, fx *Effects) {
+	if !t.Notice(lease, now, fx) {
+		return // the former promise is over: that has released it here as well
+	}
 	delete(t.live, lease.id)
-	lease.id = id
-	t.live[id] = lease
-	lease.link, lease.move = link, nil
+	lease.id = lease.toID
+	t.live[lease.id] = lease
+	t.unaskMove(lease)
+	lease.link, lease.moveKey, lease.risk = link, "", ""
 	lease.LeaseID, lease.HolderID = grant.LeaseId, grant.HolderId
 	if grant.FencingToken != lease.Token {
-		t.lose(lease, "TAKEN", "it was adopted under another fencing token", fx)
+		t.lose(lease, "TAKEN", "it was adopted under another fencing token", false, fx)
 		return
 	}
 	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, span(grant.ValidFor)))
-	lease.risk = ""
 	if changed := lease.change; changed != nil && changed.sent != nil {
 		lease.Spec = changed.sent
 		if changed.sent == changed.spec {
@@ -203,8 +186,7 @@ func (t *Table) arrive(lease *Lease, link *Link, id int64, grant *pb.Grant, now 
 	if !t.Notice(lease, now, fx) {
 		return
 	}
-	t.leaseDeadline = min(t.leaseDeadline, lease.Deadline())
-	t.wakeAt(t.leaseDeadline)
+	t.endAt(lease.Deadline())
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.sendDowngrades(lease)
 	if lease.Spec.Reentrant {
@@ -215,48 +197,38 @@ func (t *Table) arrive(lease *Lease, link *Link, id int64, grant *pb.Grant, now 
 	}
 }
 
-func (t *Table) onNotAdopted(link *Link, id int64, refusal *Refusal, now time.Duration, fx *Effects) bool {
-	one := t.findMove(link, id)
-	if one == nil {
-		return false
-	}
-	holds := one.holds // the refusal is that of all
-	t.endMove(one)
-	for _, hold := range holds {
-		if hold == nil || hold.Phase() != Held {
+func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now time.Duration, fx *Effects) {
+	key := lease.moveKey
+	for _, hold := range t.holdsOf(lease) {
+		if hold.to == nil || hold.moveKey != key { // the refusal is that of all holds
 			continue
 		}
+		t.unaskMove(hold)
 		switch {
 		case refusal.is("NOT_HOLDER"):
-			t.lose(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, fx)
+			t.lose(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, true, fx)
 		case refusal.is("NOT_SUPPORTED") && hold.modeUnsure:
-			hold.modeUnsure = false
-			hold.downgraded = !hold.downgraded
-			t.movesAt = now
+			hold.modeUnsure, hold.downgraded = false, !hold.downgraded
+			t.moveAt(now)
 		case refusal.Permanent() && hold.change != nil:
-			hold.move = nil
+			hold.moveKey = ""
 			t.tellChange(hold, refusal, fx)
-			if hold.link != link { // without the change it may do
-				t.movesAt = now
-			}
+			t.moveAt(now) // without the change it may do
 		case refusal.Permanent():
 			t.stay(hold, now)
 		default:
-			pause := min(max(span(refusal.Wire.RetryAfter), retryPause), longestRetryPause)
-			t.movesAt = min(t.movesAt, now+pause)
+			t.moveAt(now + pauseOf(refusal))
 		}
 	}
-	t.wakeAt(t.movesAt)
 	if refusal.is("DRAINING") {
 		link.draining = true
 		t.moveOn(now)
 	}
-	return true
 }
 
 // stay: no broker can adopt it. It stays where it is, and is lost when that broker goes.
 func (t *Table) stay(lease *Lease, now time.Duration) {
-	lease.stays = true
+	lease.stays, lease.moveKey = true, ""
 	t.sendDowngrades(lease)
 	if lease.link != nil && lease.link.drainedAt != Never {
 		t.cannotFollow(max(lease.link.drainedAt-now, 0))
@@ -270,10 +242,8 @@ func (t *Table) survives(lease *Lease, now time.Duration) bool {
 	if t.closed || lease.stays || lease.link == nil || !lease.link.adopts || now >= lease.Deadline() {
 		return false
 	}
-	if lease.Spec.OnDisconnect == pb.OnDisconnect_ON_DISCONNECT_RELEASE {
-		return false
-	}
-	return lease.Spec.Resume || lease.move != nil || lease.link != t.Link()
+	return lease.Spec.OnDisconnect != pb.OnDisconnect_ON_DISCONNECT_RELEASE &&
+		(lease.Spec.Resume || lease.moveKey != "" || lease.link != t.Link())
 }
 
 func (t *Table) orphan(lease *Lease, why string) {
@@ -282,25 +252,84 @@ func (t *Table) orphan(lease *Lease, why string) {
 	t.moveAt(0)
 }
 
-func (t *Table) giveBackLeftovers(link *Link) {
-	for _, left := range t.leftovers {
-		id := t.takeIDs(1)
-		link.add(t.adopt(left.lease, left.requestID, 1, id))
-		t.sendRelease(link, id, left.lapsed)
-	}
-	t.leftovers = nil
-}
-
 // sendDowngrades sends what waited for the lease's arrival.
 func (t *Table) sendDowngrades(lease *Lease) {
-	if lease.link == nil || (lease.move != nil && !lease.stays) {
+	if lease.link == nil || (lease.moveKey != "" && !lease.stays) {
 		return
 	}
-	for id, waits := range t.downgrades {
-		if waits.lease == lease && waits.link == nil {
-			waits.link = lease.link
-			lease.link.add(&pb.SessionCommand{Id: id, Command: &pb.SessionCommand_Downgrade{
-				Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}})
+	for _, tell := range lease.downgrades {
+		holds := t.holdsOf(lease)
+		for _, hold := range holds {
+			hold.downgrading++
 		}
+		t.ask(lease.link, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
+			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}},
+			func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, tell, a.refusal, now, fx) })
+	}
+	lease.downgrades = nil
+}
+
+func (t *Table) onDowngraded(holds []*Lease, tell func(*Refusal), refusal *Refusal, now time.Duration, fx *Effects) {
+	for _, hold := range holds {
+		hold.downgrading--
+	}
+	for _, hold := range t.holdsOf(holds[0]) {
+		hold.downgraded = hold.downgraded || refusal == nil
+		hold.modeUnsure = hold.modeUnsure || refusal != nil
+	}
+	*fx = append(*fx, func() { tell(refusal) })
+	if t.moving {
+		t.sendMoves(now, fx)
+	}
+}
+
+// leave says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream.
+func (t *Table) leave(link *Link) {
+	link.sayGoodbye()
+	for _, request := range t.waiting() {
+		if request.link == link {
+			request.unsend()
+		}
+	}
+}
+
+// leaveWhenEmpty leaves a former broker that has nothing of this client any more.
+func (t *Table) leaveWhenEmpty(link *Link) {
+	if link == t.Link() || !link.usable() {
+		return
+	}
+	for _, lease := range t.live {
+		if lease.link == link || lease.former == link || lease.to == link {
+			return
+		}
+	}
+	for _, asked := range t.asked {
+		if asked.link == link {
+			return
+		}
+	}
+	t.leave(link)
+}
+
+// grantByFormer: a former session has granted what has gone to another one. That is never believed in. It is given back
+// when the next broker has the place.
+func (t *Table) grantByFormer(link *Link, id int64, lease *Lease) {
+	if lease != nil && lease.former == link {
+		lease.crossed = true
+	} else if !link.leaving {
+		link.addOf(release(t.takeIDs(1), id, false), smallBytes)
+	}
+}
+
+// hasArrived: the present broker has the request, and so its place. The former session matters no more.
+func (t *Table) hasArrived(lease *Lease) {
+	for _, part := range lease.request.Leases {
+		if part.former == nil || (part.crossed && part != lease) {
+			continue
+		}
+		if part.crossed {
+			t.grantByFormer(part.former, part.id, nil)
+		}
+		part.former, part.crossed = nil, false
 	}
 }

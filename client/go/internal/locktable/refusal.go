@@ -4,6 +4,7 @@ package locktable
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,14 +58,7 @@ func outcomeOf(wire pb.ReleaseOutcome) pb.ReleaseOutcome {
 }
 
 // is tells whether the reason is one of these.
-func (r *Refusal) is(reasons ...string) bool {
-	for _, reason := range reasons {
-		if r.Reason == reason {
-			return true
-		}
-	}
-	return false
-}
+func (r *Refusal) is(reasons ...string) bool { return slices.Contains(reasons, r.Reason) }
 
 // Permanent tells whether no further attempt of this client can have another answer.
 func (r *Refusal) Permanent() bool {

@@ -23,93 +23,113 @@ const (
 // Acquire takes all of specs or none. The table owns specs from now on. onQueued may be nil.
 func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), onQueued func(*pb.AcquireQueued),
 	now time.Duration, fx *Effects) *Request {
-	request := t.newRequest(specs, wait, answer, onQueued, now)
-	if t.closed {
-		t.refuse(request, Refuse(ClientClosed, "the client was closed"), fx)
-		return request
-	}
-	for _, lease := range request.Leases {
-		t.live[lease.id] = lease
-	}
-	if !t.Link().opened {
-		request.stranded = now
-	}
-	if t.Link().usable() {
-		t.send(request, now, fx)
-	}
-	if !request.Answered() {
-		t.schedule(request)
-	}
-	return request
-}
-
-func (t *Table) newRequest(specs []*pb.LockSpec, wait Wait, answer func(*Refusal),
-	onQueued func(*pb.AcquireQueued), now time.Duration) *Request {
 	made := &struct { // one allocation for all
 		request Request
 		lease   [1]Lease
 		listed  [1]*Lease
 	}{}
 	request, leases := &made.request, made.lease[:]
-	request.Leases = made.listed[:]
-	if len(specs) > 1 {
-		leases, request.Leases = make([]Lease, len(specs)), make([]*Lease, len(specs))
+	if request.Leases = made.listed[:0]; len(specs) > 1 {
+		leases = make([]Lease, len(specs))
 	}
 	request.answer, request.onQueued, request.asked, request.waitUntil = answer, onQueued, now, Never
 	request.oneTry, request.stranded, request.bytes = wait <= OneTry, Never, 64
-	request.timeout = timeout{at: Never, index: -1}
 	first := t.takeIDs(len(specs))
 	for i, spec := range specs {
 		lease := &leases[i]
 		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
-		request.Leases[i] = lease
+		request.Leases = append(request.Leases, lease)
 		request.bytes += proto.Size(spec) + frame
+	}
+	if t.closed {
+		t.refuse(request, Refuse(ClientClosed, "the client was closed"), fx)
+		return request
 	}
 	if wait > OneTry && wait != Forever {
 		request.waitUntil = now + min(wait, longestSpan)
 	}
 	if !request.oneTry {
-		request.requestID = t.requestID(first)
+		var buffer [64]byte
+		request.requestID = string(strconv.AppendInt(append(buffer[:0], t.prefix...), first, 10))
 	}
+	for _, lease := range request.Leases {
+		t.live[lease.id] = lease
+	}
+	if !t.Link().Opened {
+		request.stranded = now
+	}
+	if t.Link().usable() {
+		t.send(request, now, fx)
+	}
+	t.schedule(request)
 	return request
 }
 
 // Cancel withdraws a request that is not answered; nothing is held then. Afterwards release its leases instead.
 func (t *Table) Cancel(request *Request, fx *Effects) {
-	if request.Answered() {
-		return
+	if !request.Answered() {
+		t.withdraw(request)
+		t.refuse(request, Refuse("CANCELLED", "withdrawn by the caller"), fx)
 	}
-	t.withdraw(request)
-	t.refuse(request, Refuse("CANCELLED", "withdrawn by the caller"), fx)
 }
 
 // Release gives a lease back. It ends for the program at once; tell hears the broker's answer, and may be nil.
 func (t *Table) Release(lease *Lease, tell func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
 	if lease.Phase() != Held {
 		if tell != nil {
-			*fx = append(*fx, func() { tell(pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE) })
+			*fx = append(*fx, func() { tell(alreadyGone) })
 		}
 		return
 	}
-	believed := now < lease.Deadline()
-	t.rememberLeftover(lease, !believed)
-	t.giveBack(lease, !believed, tell, fx)
-	if believed {
-		t.end(lease, CauseGivenBack, "", fx, false)
+	late := now >= lease.Deadline()
+	t.giveBack(lease, late, false, tell, fx)
+	if late {
+		t.end(lease, CauseLapsed, "released after its deadline", fx)
 	} else {
-		t.end(lease, CauseLapsed, "released after its deadline", fx, true)
+		t.end(lease, CauseGivenBack, "", fx)
 	}
 }
 
 // Downgrade makes an exclusive lease shared.
 func (t *Table) Downgrade(lease *Lease, tell func(*Refusal), fx *Effects) {
+	if isKept(lease, "", tell, fx) {
+		lease.downgrades = append(lease.downgrades, tell)
+		t.sendDowngrades(lease)
+	}
+}
+
+// isKept refuses what cannot be done with a lease, because it has ended or as unable says.
+func isKept(lease *Lease, unable string, tell func(*Refusal), fx *Effects) bool {
+	problem := Refuse("NOT_SUPPORTED", unable)
 	if lease.Phase() != Held || (lease.link != nil && lease.link.leaving) {
-		*fx = append(*fx, func() { tell(hasEnded()) })
+		problem = hasEnded()
+	} else if unable == "" {
+		return true
+	}
+	*fx = append(*fx, func() { tell(problem) })
+	return false
+}
+
+// Proclaim changes what others see of a held lease: its session adopts it anew.
+func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Refusal), now time.Duration,
+	fx *Effects) {
+	unable := ""
+	if lease.Spec.Reentrant {
+		unable = "the lock is reentrant: what is shown of its holds cannot change"
+	} else if lease.stays || (lease.link != nil && !lease.link.adopts) {
+		unable = "the broker is too old to change what is shown of a lock"
+	}
+	if !isKept(lease, unable, tell, fx) {
 		return
 	}
-	id := t.takeIDs(1)
-	t.downgrades[id] = &pendingDowngrade{id: id, tell: tell, lease: lease}
-	t.sendDowngrades(lease)
+	if lease.change == nil {
+		lease.change = &change{}
+	}
+	spec := proto.Clone(lease.Spec).(*pb.LockSpec)
+	proto.Merge(spec, &pb.LockSpec{Metadata: metadata})
+	lease.change.spec = spec
+	lease.change.told = append(lease.change.told, tell)
+	t.moveAt(now)
 }
 
 // Close gives all back and refuses what waits.
@@ -123,9 +143,9 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 		if now >= lease.Deadline() {
 			cause = CauseLapsed
 		}
-		t.end(lease, cause, "the client was closed", fx, true)
+		t.end(lease, cause, "the client was closed", fx)
 	}
-	for _, link := range t.links {
+	for _, link := range t.Links {
 		if link.usable() {
 			t.leave(link)
 		}
@@ -151,8 +171,8 @@ func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 
 // Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
 func (t *Table) Authenticate(link *Link, authorization string) {
-	if link.authenticates && link.usable() {
-		link.proof, link.proofRefused = t.takeIDs(1), false
+	if link.Authenticates && link.usable() {
+		link.proof, link.ProofRefused = t.takeIDs(1), false
 		link.add(&pb.SessionCommand{Id: link.proof, Command: &pb.SessionCommand_Authenticate{
 			Authenticate: &pb.Authenticate{Authorization: authorization}}})
 	}
@@ -165,78 +185,80 @@ func (t *Table) Lapsed(link *Link, now time.Duration) bool {
 
 // Pack makes the next message for this link's stream, or returns nil.
 func (t *Table) Pack(link *Link, now time.Duration) *pb.SessionRequest {
-	if link != t.Link() {
-		t.leaveWhenEmpty(link)
-	}
+	t.leaveWhenEmpty(link)
 	return link.pack(now)
 }
 
 // Ready tells whether Pack would have something.
 func (t *Table) Ready(link *Link) bool {
-	if link != t.Link() {
-		t.leaveWhenEmpty(link)
-	}
+	t.leaveWhenEmpty(link)
 	return link.ready()
 }
 
 // Tick handles timeouts, deadlines and heartbeats. Due at Wake; earlier calls are harmless.
 func (t *Table) Tick(now time.Duration, fx *Effects) {
-	if now >= t.leaseDeadline {
+	if now >= t.endsAt {
 		t.sweep(now, fx)
 	}
 	if now >= t.movesAt {
 		t.sendMoves(now, fx)
 	}
-	for len(t.timeouts) > 0 && t.timeouts[0].timeout.at <= now {
-		request := t.timeouts[0]
-		t.unschedule(request)
-		t.timeOut(request, now, fx)
-	}
-	t.wake = min(t.leaseDeadline, t.movesAt)
-	if len(t.timeouts) > 0 {
-		t.wakeAt(t.timeouts[0].timeout.at)
-	}
-	for _, link := range t.links {
+	t.Wake = min(t.endsAt, t.movesAt)
+	for _, link := range t.Links {
 		if !link.streaming {
 			continue
 		}
 		t.wakeAt(link.session.deadline)
-		if !link.opened || link.leaving {
-			continue
+		if link.Opened && !link.leaving {
+			if now >= link.heartbeatAt {
+				link.heartbeatDue, link.heartbeatAt = true, now+link.interval
+			}
+			t.wakeAt(link.heartbeatAt)
 		}
-		if now >= link.heartbeatAt {
-			link.heartbeatDue = true
-			link.heartbeatAt = now + link.interval
-		}
-		t.wakeAt(link.heartbeatAt)
 	}
+}
+
+// schedule sets when a waiting request is given up.
+func (t *Table) schedule(request *Request) {
+	at := request.waitUntil
+	if request.stranded != Never {
+		at = min(at, request.stranded+t.patience(request))
+	} else if at != Never {
+		at += answerGrace
+	}
+	request.givenUp = at
+	t.endAt(at)
+}
+
+// patience is for how long a broker is looked for.
+func (t *Table) patience(request *Request) time.Duration {
+	switch {
+	case t.config.UnreachableAfter > 0:
+		return t.config.UnreachableAfter
+	case request.oneTry:
+		return time.Second
+	case request.waitUntil == Never:
+		return 10 * time.Second
+	}
+	return request.waitUntil - request.stranded
 }
 
 func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
-	refusal := Refuse("WAIT_TIMEOUT", fmt.Sprintf("no answer within the wait of %.3f s",
-		(request.waitUntil-request.asked).Seconds())).waited(now - request.asked)
+	since, reason := request.asked, "WAIT_TIMEOUT"
+	message := fmt.Sprintf("no answer within the wait of %.3f s", (request.waitUntil - request.asked).Seconds())
 	if request.stranded != Never {
-		refusal = t.unreachable(request.stranded, now)
+		since, reason, message = request.stranded, Unreachable, ""
+		if failure := t.lastFailure; failure != nil {
+			if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
+				reason = failure.Reason
+			}
+			if failure.Wire.Message != "" {
+				message = ": " + failure.Wire.Message
+			}
+		}
+		message = fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
+			"DISTLOCK_SERVER", t.config.Address, (now - since).Milliseconds(), message)
 	}
 	t.withdraw(request)
-	t.refuse(request, refusal, fx)
-}
-
-func (t *Table) unreachable(since, now time.Duration) *Refusal {
-	reason, why := Unreachable, ""
-	if failure := t.lastFailure; failure != nil {
-		if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
-			reason = failure.Reason
-		}
-		if failure.Wire.Message != "" {
-			why = ": " + failure.Wire.Message
-		}
-	}
-	return Refuse(reason, fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
-		"DISTLOCK_SERVER", t.config.Address, (now-since).Milliseconds(), why)).waited(now - since)
-}
-
-func (t *Table) requestID(first int64) string {
-	var buffer [64]byte
-	return string(strconv.AppendInt(append(buffer[:0], t.prefix...), first, 10))
+	t.refuse(request, Refuse(reason, message).waited(now-since), fx)
 }

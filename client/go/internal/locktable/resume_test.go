@@ -4,6 +4,7 @@ package locktable
 
 import (
 	"testing"
+	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
 )
@@ -57,6 +58,67 @@ func TestALeaseThatEndedBetweenTwoSessionsIsFreedByTheNext(t *testing.T) {
 	sent := s.sent()
 	s.expect(sent, "adopt release")
 	s.check(sent[1].GetRelease().AcquireId == sent[0].Id && sent[1].GetRelease().Lapsed, "it is freed")
+}
+
+func TestAReleaseWithoutAnAnswerIsRepeatedByTheNextSession(t *testing.T) {
+	says(t, "Without an answer, as when the stream breaks, its outcome is not known.")
+	s := opened(t)
+	var told []pb.ReleaseOutcome
+	h, done := s.hold(key("k"), &pb.Grant{LeaseId: "kept"}), s.hold(key("done"), nil)
+	s.release(h, func(one pb.ReleaseOutcome) { told = append(told, one) })
+	answered := s.only(s.release(done, nil), "release").Id
+	s.released(s.table.Link(), answered, pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED)
+	s.breaks(s.table.Link())
+	s.check(len(told) == 1 && told[0] == 0 && s.table.Moving(), "it is told that this is not known")
+	for range 2 { // also when the next session breaks as well
+		s.start()
+		s.open()
+		sent := s.sent()
+		s.expect(sent, "adopt release")
+		s.check(sent[0].GetAdopt().LeaseId == "kept" && sent[1].GetRelease().AcquireId == sent[0].Id, "freed")
+		s.breaks(s.table.Link())
+	}
+	s.start()
+	s.open()
+	sent := s.sent()
+	s.refuse(sent[0].Id, "STORE_UNAVAILABLE")
+	s.refuse(sent[1].Id, "NOT_HOLDER")
+	s.expect(s.tick(99*time.Millisecond), "")
+	sent = s.tick(time.Millisecond)
+	s.expect(sent, "adopt release")
+	s.refuse(sent[0].Id, "NOT_HOLDER")
+	s.refuse(sent[1].Id, "NOT_HOLDER")
+	s.breaks(s.table.Link())
+	s.start()
+	s.open()
+	s.expect(s.sent(), "")
+	s.check(len(told) == 1 && !s.table.Moving(), "nothing is left")
+}
+
+func TestABrokerWithoutAdoptIsToldTheLeaseID(t *testing.T) {
+	says(t, "Without an answer, as when the stream breaks, its outcome is not known.")
+	s := newStage(t, 1)
+	s.start()
+	s.open("permit")
+	s.release(s.hold(key("k"), &pb.Grant{LeaseId: "kept"}), nil)
+	s.breaks(s.table.Link())
+	s.start()
+	s.open("permit")
+	s.check(s.only(s.sent(), "release").GetRelease().LeaseId == "kept", "it is freed")
+}
+
+func TestOfSeveralHoldsTheOthersMoveWhatIsLeft(t *testing.T) {
+	says(t, "all holds move in one command.")
+	s := opened(t)
+	spec := func() *pb.LockSpec { return &pb.LockSpec{Key: "k", Owner: "me", Reentrant: true, Resume: true} }
+	one, two := s.hold(spec(), nil), s.hold(spec(), &pb.Grant{HoldCount: 2})
+	s.release(one, nil)
+	s.breaks(s.table.Link())
+	s.start()
+	s.open()
+	sent := s.sent()
+	s.expect(sent, "adopt")
+	s.check(sent[0].GetAdopt().HoldCount == 1 && two.held(), "the one that is left")
 }
 
 func proclaim(s *stage, h *hold, value string, told *[]*Refusal) []*pb.SessionCommand {

@@ -312,7 +312,10 @@ func TestTimeoutsAreForgottenWithTheirAnswers(t *testing.T) {
 		s.sent()
 		s.grant(h, 3*second, 0)
 	}
-	s.check(len(s.table.timeouts) == 0, "%d are left", len(s.table.timeouts))
+	s.tick(2 * second)
+	s.check(len(s.table.live) == 1000 && s.table.endsAt == s.now+second, "only what is promised: %v", s.table.endsAt)
+	s.tick(second)
+	s.check(len(s.table.live) == 0 && s.table.endsAt == Never, "nothing is left: %v", s.table.endsAt)
 }
 
 func TestTenThousandLocks(t *testing.T) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package locktable is the state of a client: its waiting requests, its leases and their deadlines, and what the broker
-// must be told. It has no clock, no goroutine and no IO: each call gets the time, as read from a clock that goes on in
-// suspend, and adds what the program is to hear to the effects. What it does is proto/distlock/v1/session.md.
-//
-// All calls are made under one mutex of the caller's.
+// Package locktable is the engine of a client: one table of leases, and what may happen to it. A state machine without
+// clock, goroutines or IO: each call gets the time, as read from a clock that goes on in suspend, and adds what the
+// program is to hear to the effects; Pack has what brokers are told. Its rules are those of
+// proto/distlock/v1/session.md. All calls are made under one mutex of the caller's.
 //
 // There are two links, each with a stream or none. New acquires go through the present link. When its broker drains and
 // another one is known, the other link becomes the present one; leases follow by AdoptLease.
@@ -14,7 +13,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"sort"
+	"slices"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -39,36 +38,32 @@ type Config struct {
 // Table is the lock table. Each request is answered once, and so is each release, downgrade and proclamation that asks
 // for an answer.
 type Table struct {
-	config Config
-	links  [2]*Link
-	now    int // index of the present link
+	Links       [2]*Link
+	Present     int           // index of the link for new acquires
+	Wake        time.Duration // when Tick must be called
+	DrainingFor time.Duration // the broker goes down then, and not all can follow; Never: that need not be told
 
-	live          map[int64]*Lease // by id, in any phase but Ended
-	releases      map[int64]*pendingRelease
-	downgrades    map[int64]*pendingDowngrade
-	moves         map[int64]*move // that are sent, by the command's id
-	leftovers     []leftover      // that ended while no session had them
-	timeouts      timeouts
-	nextID        int64
-	prefix        string // of the request_ids of this table
-	sessions      int32  // opened so far
-	closed        bool
-	moving        bool
-	wake          time.Duration
-	leaseDeadline time.Duration
-	movesAt       time.Duration
-	lastFailure   *Refusal
-	draining      bool // a broker goes down, and something cannot follow
-	drainingFor   time.Duration
+	config      Config
+	live        map[int64]*Lease   // by id, in any phase but Ended
+	moves       map[int64]*Lease   // by the id of an adoption that is not answered
+	asked       map[int64]question // the other commands that are not, but acquires
+	leftovers   []*giving          // that no session could take back
+	nextID      int64
+	prefix      string // of the request_ids of this table
+	sessions    int32  // opened so far
+	closed      bool
+	moving      bool
+	endsAt      time.Duration // the next deadline of a lease, or end of a wait, is not before
+	movesAt     time.Duration
+	lastFailure *Refusal
 }
 
 // New makes an empty table.
 func New(config Config) *Table {
 	return &Table{
-		config: config, links: [2]*Link{newLink(), newLink()}, live: map[int64]*Lease{},
-		releases: map[int64]*pendingRelease{}, downgrades: map[int64]*pendingDowngrade{}, moves: map[int64]*move{},
-		nextID: 1, prefix: secret(), wake: Never, leaseDeadline: Never, movesAt: Never,
-	}
+		config: config, Links: [2]*Link{newLink(), newLink()}, live: map[int64]*Lease{}, moves: map[int64]*Lease{},
+		asked: map[int64]question{}, nextID: 1, prefix: secret(), Wake: Never, endsAt: Never, movesAt: Never,
+		DrainingFor: Never}
 }
 
 func secret() string {
@@ -78,36 +73,15 @@ func secret() string {
 }
 
 // Link is that for new acquires.
-func (t *Table) Link() *Link { return t.links[t.now] }
+func (t *Table) Link() *Link { return t.Links[t.Present] }
 
-// LinkAt is one of the two; Present is the index of Link.
-func (t *Table) LinkAt(index int) *Link { return t.links[index] }
-
-// Present is the index of the link for new acquires.
-func (t *Table) Present() int { return t.now }
-
-// Wake is when Tick must be called.
-func (t *Table) Wake() time.Duration { return t.wake }
-
-// Moving tells whether leases wait for a session that adopts them.
-func (t *Table) Moving() bool { return t.moving }
+// Moving tells whether leases wait for a session that adopts or frees them.
+func (t *Table) Moving() bool { return t.moving || len(t.leftovers) > 0 }
 
 // AtRisk tells whether renewals of a held lease fail, its stream has broken, or the broker leaves a heartbeat
 // unanswered for too long.
 func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
 	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
-}
-
-// TakeDraining tells, once, that the broker goes down and not all can follow, and what time is left.
-func (t *Table) TakeDraining() (time.Duration, bool) {
-	was := t.draining
-	t.draining = false
-	return t.drainingFor, was
-}
-
-func (t *Table) cannotFollow(timeLeft time.Duration) {
-	t.draining, t.drainingFor = true, timeLeft
-	t.wakeAt(0)
 }
 
 func (t *Table) takeIDs(count int) int64 {
@@ -116,11 +90,36 @@ func (t *Table) takeIDs(count int) int64 {
 	return first
 }
 
-func (t *Table) wakeAt(at time.Duration) { t.wake = min(t.wake, at) }
+func (t *Table) wakeAt(at time.Duration) { t.Wake = min(t.Wake, at) }
+
+func (t *Table) endAt(at time.Duration) {
+	t.endsAt = min(t.endsAt, at)
+	t.wakeAt(at)
+}
 
 func (t *Table) moveAt(at time.Duration) {
-	t.movesAt = at
+	t.movesAt = min(t.movesAt, at)
 	t.wakeAt(at)
+}
+
+// ask sends a command; heard gets its answer, or that the stream broke before.
+func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, time.Duration, *Effects)) int64 {
+	command.Id = t.takeIDs(1)
+	t.asked[command.Id] = question{link: link, heard: heard}
+	link.add(command)
+	return command.Id
+}
+
+// answer returns false when that was no command which was asked.
+func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
+	asked, found := t.asked[id]
+	delete(t.asked, id)
+	if asked.back != nil {
+		t.returned(asked.back, answer, fx)
+	} else if found {
+		asked.heard(answer, now, fx)
+	}
+	return found
 }
 
 // ordered lists the living leases in the order of their ids.
@@ -129,7 +128,7 @@ func (t *Table) ordered() []*Lease {
 	for _, lease := range t.live {
 		leases = append(leases, lease)
 	}
-	sort.Slice(leases, func(i, j int) bool { return leases[i].id < leases[j].id })
+	slices.SortFunc(leases, func(a, b *Lease) int { return int(a.id - b.id) })
 	return leases
 }
 
@@ -141,24 +140,17 @@ func (t *Table) waiting() []*Request {
 			requests = append(requests, lease.request)
 		}
 	}
-	sort.Slice(requests, func(i, j int) bool { return requests[i].first() < requests[j].first() })
+	slices.SortFunc(requests, func(a, b *Request) int { return int(a.first() - b.first()) })
 	return requests
 }
 
 func (t *Table) strand(request *Request, now time.Duration) {
-	request.link = nil
-	for _, lease := range request.Leases {
-		lease.setPhase(Waiting)
-		lease.link = nil
-	}
-	if request.stranded == Never {
-		request.stranded = now
-	}
+	request.unsend()
+	request.stranded = min(request.stranded, now)
 	t.schedule(request)
 }
 
-func (t *Table) answer(request *Request, refusal *Refusal, fx *Effects) {
-	t.unschedule(request)
+func (t *Table) tellAnswer(request *Request, refusal *Refusal, fx *Effects) {
 	if tell := request.answer; tell != nil {
 		request.answer = nil
 		*fx = append(*fx, func() { tell(refusal) })
@@ -170,22 +162,20 @@ func (t *Table) refuse(request *Request, refusal *Refusal, fx *Effects) {
 		delete(t.live, lease.id)
 		lease.setPhase(Ended)
 	}
-	t.answer(request, refusal, fx)
+	t.tellAnswer(request, refusal, fx)
 }
 
 // withdraw tells the broker that this request is given up. Grants that are on their way go back by themselves.
 func (t *Table) withdraw(request *Request) {
-	if request.link == nil || !request.link.usable() {
+	link := request.link
+	if link == nil || !link.usable() || link.drop(request.first()) { // dropped: the broker has not heard of it
 		return
-	}
-	if request.link.drop(request.first()) {
-		return // the broker has not heard of it
 	}
 	for _, lease := range request.Leases { // each: the grants of some may be on their way
 		if lease.Phase() == Granted {
-			t.sendRelease(request.link, lease.id, false)
+			t.sendRelease(link, lease.id, &giving{lease: lease})
 		} else {
-			request.link.cancels = append(request.link.cancels, lease.id)
+			link.cancel(lease.id)
 		}
 	}
 }
@@ -193,14 +183,13 @@ func (t *Table) withdraw(request *Request) {
 // send asks the present session for a request's locks, unless it must wait for something.
 func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	link := t.Link()
-	if t.heldElsewhere(request) {
+	if t.heldElsewhere(request.Leases[0].Spec) {
 		return
 	}
 	if request.bytes > link.maxBytes {
-		if link.opened {
-			text := fmt.Sprintf("the request has %d bytes, and this broker takes %d: ask for fewer locks at once",
-				request.bytes, link.maxBytes)
-			t.refuse(request, Refuse("INVALID_ARGUMENT", text), fx)
+		if link.Opened {
+			t.refuse(request, Refuse("INVALID_ARGUMENT", fmt.Sprintf("the request has %d bytes, and this broker takes "+
+				"%d: ask for fewer locks at once", request.bytes, link.maxBytes)), fx)
 		}
 		return // goes when the broker has told its limit
 	}
@@ -210,11 +199,8 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 		acquire pb.AcquireLocks
 		lock    [1]*pb.LockSpec
 	}{}
-	locks := made.lock[:]
-	if len(request.Leases) > 1 {
-		locks = make([]*pb.LockSpec, len(request.Leases))
-	}
-	for i, lease := range request.Leases {
+	made.acquire.Locks, made.acquire.RequestId = made.lock[:0], request.requestID
+	for _, lease := range request.Leases {
 		if request.sent { // gRPC may still read the message that went before
 			lease.Spec = proto.Clone(lease.Spec).(*pb.LockSpec)
 		}
@@ -223,19 +209,17 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 		} else if request.waitUntil != Never {
 			lease.Spec.MaxWait = durationpb.New(max(request.waitUntil-now, leastWait))
 		}
-		locks[i], lease.link = lease.Spec, link
+		made.acquire.Locks = append(made.acquire.Locks, lease.Spec)
+		lease.link = link
 	}
-	request.sent = true
-	request.link = link
-	made.acquire.Locks, made.acquire.RequestId = locks, request.requestID
+	request.sent, request.link = true, link
 	made.kind.Acquire = &made.acquire
 	made.command.Id, made.command.Command = request.first(), &made.kind
-	link.addOf(&made.command, request.bytes+timeBytes*len(locks))
+	link.addOf(&made.command, request.bytes+timeBytes*len(request.Leases))
 }
 
-// heldElsewhere tells whether the same owner holds the lock through another session: it would wait for itself there.
-func (t *Table) heldElsewhere(request *Request) bool {
-	asked := request.Leases[0].Spec
+// heldElsewhere tells whether the same owner holds the lock through another session: it would wait for itself here.
+func (t *Table) heldElsewhere(asked *pb.LockSpec) bool {
 	if !t.moving || !asked.Reentrant {
 		return false
 	}
@@ -259,62 +243,96 @@ func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
 	}
 }
 
-func (t *Table) sendRelease(link *Link, acquireID int64, lapsed bool) int64 {
-	id := t.takeIDs(1)
-	link.addOf(release(id, acquireID, lapsed), releaseBytes)
-	return id
-}
-
-// giveBack releases the lease at every session that may have it. Does not end it.
-func (t *Table) giveBack(lease *Lease, lapsed bool, tell func(pb.ReleaseOutcome), fx *Effects) {
-	var here, there int64
-	var through *Link
-	if lease.link != nil {
-		here = t.sendRelease(lease.link, lease.id, lapsed)
+// holdsOf are those of a reentrant lease that are still held; of another one, itself.
+func (t *Table) holdsOf(lease *Lease) []*Lease {
+	if !lease.Spec.Reentrant {
+		return []*Lease{lease}
 	}
-	if move := lease.move; move != nil && move.through != nil {
-		for i, hold := range move.holds {
-			if hold == lease {
-				through = move.through
-				there = t.sendRelease(through, move.id+int64(i), lapsed)
-				move.holds[i] = nil
-			}
+	var holds []*Lease
+	for _, other := range t.live {
+		if other.Phase() == Held && lease.same(other) {
+			holds = append(holds, other)
 		}
 	}
-	if tell == nil {
+	return holds
+}
+
+func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
+	back.missing++
+	id := t.takeIDs(1)
+	t.asked[id] = question{link: link, back: back}
+	link.addOf(release(id, acquireID, back.lapsed), smallBytes)
+}
+
+func (t *Table) returned(back *giving, a answer, fx *Effects) {
+	if a.refusal != nil && a.refusal.is("NOT_HOLDER") {
+		a.outcome = alreadyGone
+	}
+	back.missing--
+	back.broken, back.outcome = back.broken || a.broken, better(back.outcome, a.outcome)
+	if back.missing > 0 {
 		return
 	}
-	switch {
-	case here != 0:
-		t.releases[here] = &pendingRelease{tell: tell, link: lease.link, twin: there}
-		if there != 0 {
-			t.releases[there] = &pendingRelease{link: through, twin: here}
-		}
-	case there != 0:
-		t.releases[there] = &pendingRelease{tell: tell, link: through}
-	default:
-		*fx = append(*fx, func() { tell(pb.ReleaseOutcome_RELEASE_OUTCOME_UNSPECIFIED) })
+	if tell, outcome := back.tell, back.outcome; tell != nil {
+		back.tell = nil
+		*fx = append(*fx, func() { tell(outcome) })
+	}
+	if back.broken && back.outcome == unknown {
+		t.leaveOver(back, 0)
 	}
 }
 
-// end is final. tell: the program is told.
-func (t *Table) end(lease *Lease, cause, message string, fx *Effects, tell bool) {
-	delete(t.live, lease.id)
-	lease.Cause, lease.Message, lease.move = cause, message, nil
-	lease.setPhase(Ended) // after the cause, for those who read without the mutex
-	for id, waits := range t.downgrades {
-		if waits.link == nil && waits.lease == lease {
-			delete(t.downgrades, id)
-			*fx = append(*fx, func() { waits.tell(hasEnded()) })
-		}
+// leaveOver is for the next session, which adopts the lease and releases it then.
+func (t *Table) leaveOver(back *giving, at time.Duration) {
+	others := func(hold *Lease) bool { return hold != back.lease } // they move it, with what is left of it
+	if t.closed || back.lease.LeaseID == "" || slices.ContainsFunc(t.holdsOf(back.lease), others) {
+		return
 	}
+	if back.key == "" {
+		back.key = secret()
+	}
+	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed, key: back.key,
+		outcome: alreadyGone})
+	t.moveAt(at)
+}
+
+// giveBack releases the lease at every session that may have it. Does not end it. gone: its own has it no more.
+func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOutcome), fx *Effects) {
+	back := &giving{lease: lease, lapsed: lapsed, tell: tell, key: lease.moveKey,
+		outcome: alreadyGone}
+	if lease.link != nil && !gone {
+		t.sendRelease(lease.link, lease.id, back)
+	}
+	if lease.to != nil {
+		t.sendRelease(lease.to, lease.toID, back)
+		t.unaskMove(lease)
+	}
+	if back.missing == 0 && !gone {
+		back.missing = 1
+		t.returned(back, answer{broken: true}, fx)
+	}
+}
+
+// unaskMove: its adoption is answered, or will not be.
+func (t *Table) unaskMove(lease *Lease) {
+	delete(t.moves, lease.toID)
+	lease.to = nil
+}
+
+// end is final. The program is told, unless it has given the lease back itself.
+func (t *Table) end(lease *Lease, cause, message string, fx *Effects) {
+	delete(t.live, lease.id)
+	lease.Cause, lease.Message = cause, message
+	lease.setPhase(Ended) // after the cause, for those who read without the mutex
+	for _, tell := range lease.downgrades {
+		*fx = append(*fx, func() { tell(hasEnded()) })
+	}
+	lease.downgrades = nil
+	t.tellChange(lease, hasEnded(), fx)
 	if t.moving && lease.Spec.Reentrant { // an acquire of that owner may have waited for its arrival
 		t.moveAt(0)
 	}
-	if lease.change != nil {
-		t.tellChange(lease, hasEnded(), fx)
-	}
-	if lease.OnEnd != nil && tell {
+	if lease.OnEnd != nil && cause != CauseGivenBack {
 		*fx = append(*fx, lease.OnEnd)
 	}
 }
@@ -333,59 +351,29 @@ func (t *Table) tellChange(lease *Lease, refusal *Refusal, fx *Effects) {
 }
 
 // lose ends a held lease that is not released by the program, and sees that the broker frees it.
-func (t *Table) lose(lease *Lease, cause, message string, fx *Effects) {
-	t.giveBack(lease, true, nil, fx)
-	t.end(lease, cause, message, fx, true)
-}
-
-// rememberLeftover is called before a lease ends: when no session can release it, the next one adopts it and releases
-// it then.
-func (t *Table) rememberLeftover(lease *Lease, lapsed bool) {
-	if lease.link != nil || (lease.move != nil && lease.move.through != nil) || len(t.holdsOf(lease)) > 1 {
-		return // of several holds the others move it
-	}
-	id := secret()
-	if lease.move != nil {
-		id = lease.move.requestID
-	}
-	t.leftovers = append(t.leftovers, leftover{lease, id, lapsed})
+func (t *Table) lose(lease *Lease, cause, message string, gone bool, fx *Effects) {
+	t.giveBack(lease, true, gone, nil, fx)
+	t.end(lease, cause, message, fx)
 }
 
 // Notice ends the lease if its deadline has passed. True: it is still held.
 func (t *Table) Notice(lease *Lease, now time.Duration, fx *Effects) bool {
-	if lease.Phase() != Held {
-		return false
+	if lease.Phase() != Held || now < lease.Deadline() {
+		return lease.Phase() == Held
 	}
-	if now < lease.Deadline() {
-		return true
-	}
-	t.rememberLeftover(lease, true)
 	link := lease.link
 	if link == nil {
 		link = t.Link()
 	}
-	heard := link.streaming && link.opened && now < link.session.deadline
+	heard := link.streaming && link.Opened && now < link.session.deadline
 	switch {
 	case heard && lease.risk != "":
-		t.lose(lease, "EXPIRED", "could not be renewed in time: "+lease.risk, fx)
+		t.lose(lease, "EXPIRED", "could not be renewed in time: "+lease.risk, false, fx)
 	case heard && lease.link != nil && lease.Spec.MaxHold.AsDuration() > 0:
 		// While the session is alive and no renewal has failed, only max_hold lets the deadline of one lease pass.
-		t.lose(lease, "MAX_HOLD", "held for max_hold", fx)
+		t.lose(lease, "MAX_HOLD", "held for max_hold", false, fx)
 	default:
-		t.lose(lease, CauseLapsed, "the broker was not heard until the deadline", fx)
+		t.lose(lease, CauseLapsed, "the broker was not heard until the deadline", false, fx)
 	}
 	return false
-}
-
-func (t *Table) holdsOf(lease *Lease) []*Lease {
-	if !lease.Spec.Reentrant {
-		return []*Lease{lease}
-	}
-	var holds []*Lease
-	for _, other := range t.live {
-		if other.Phase() == Held && lease.same(other) {
-			holds = append(holds, other)
-		}
-	}
-	return holds
 }
