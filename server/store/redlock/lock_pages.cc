@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "store/redis/wire_value.h"
 #include "store/redlock/ballot/merge.h"
 #include "store/text.h"
 
@@ -33,9 +35,42 @@ struct LockPages::Listing {
   std::function<void(absl::StatusOr<LockPage>)> done;
   size_t server = 0;        // whose locks the page is made of
   std::string inner_token;  // of that server's listing
+  // From when on each of the servers up to that one was listed, in us by its own clock; 0: not known, or it was not. A
+  // lock that it has had for longer was shown then.
+  std::vector<int64_t> began;
   size_t unreachable = 0;
   std::vector<std::optional<LockView>> found;  // by place in the page; unset: it is not shown here
   size_t waiting = 0;
+
+  // SERVER:BEGAN,BEGAN,...:TOKEN of that server's listing. False: it is none.
+  bool Resume(std::string_view page_token) {
+    const auto [index, behind] = Cut(page_token, ':');
+    const auto [times, inner] = Cut(behind, ':');
+    int at = 0;
+    if (!ReadInt(index, &at) || at < 0 || static_cast<size_t>(at) >= servers.size()) return false;
+    server = static_cast<size_t>(at);
+    for (const std::string_view time : Split(times, ",")) {
+      began.push_back(static_cast<int64_t>(ParseNumber(time).value_or(0)));
+    }
+    began.resize(server + (inner.empty() ? 0 : 1), 0);
+    inner_token = std::string(inner);
+    return true;
+  }
+  std::string TokenFor(size_t next, std::string_view inner) const {
+    return Cat(next, ":", absl::StrJoin(began, ","), ":", inner);
+  }
+  // Whether a server before this one has shown the lock. One that a server has had for a shorter time than its listing
+  // may be shown again, so that none is missing.
+  bool WasShown(const Views& views) const {
+    for (size_t before = 0; before < server; ++before) {
+      const auto& view = views[before];
+      if (view && std::ranges::any_of(
+                      view->holders, [&](const core::HolderView& holder) { return holder.since.us < began[before]; })) {
+        return true;
+      }
+    }
+    return false;
+  }
 };
 
 void LockPages::Stop() {
@@ -105,18 +140,17 @@ void LockPages::List(const Servers& servers, Wanted wanted, const std::string& p
   listing->wanted = std::move(wanted);
   listing->timeout = timeout;
   listing->done = std::move(done);
-  if (!page_token.empty()) {
-    const auto [server, inner] = Cut(page_token, ':');
-    int index = 0;
-    // A wrong token is refused by the server's own listing.
-    const bool known = ReadInt(server, &index) && index >= 0 && static_cast<size_t>(index) < servers.size();
-    listing->server = known ? static_cast<size_t>(index) : 0;
-    listing->inner_token = known ? std::string(inner) : page_token;
-  }
+  // A wrong token is refused by the server's own listing.
+  if (!page_token.empty() && !listing->Resume(page_token)) listing->inner_token = page_token;
   ListFrom(listing);
 }
 
 void LockPages::ListFrom(const std::shared_ptr<Listing>& listing) {
+  const ServerClock& clock = listing->servers[listing->server]->clock();
+  if (listing->inner_token.empty()) {
+    listing->began.resize(listing->server, 0);
+    listing->began.push_back(clock.known() ? clock.ShownBy(timers_->Now()).us : 0);
+  }
   listing->servers[listing->server]->List(
       listing->wanted.escaped_namespace, listing->wanted.escaped_key_prefix, listing->wanted.page_size,
       listing->inner_token, listing->timeout,
@@ -129,14 +163,13 @@ void LockPages::OnPage(const std::shared_ptr<Listing>& listing, absl::StatusOr<L
                         ++listing->unreachable <= listing->servers.size() / 2;
     if (!passes) return listing->done(page.status());
     // The locks that this server would show are known to others, too.
-    ++listing->server;
+    listing->began[listing->server++] = 0;
     listing->inner_token.clear();
     return ListFrom(listing);
   }
   const bool more_here = !page->next_page_token.empty();
   const size_t next = more_here ? listing->server : listing->server + 1;
-  listing->inner_token =
-      next == listing->servers.size() ? "" : Cat(next, ":", more_here ? page->next_page_token : std::string());
+  listing->inner_token = next == listing->servers.size() ? "" : listing->TokenFor(next, page->next_page_token);
   listing->found.resize(page->locks.size());
   listing->waiting = page->locks.size();
   if (page->locks.empty())
@@ -151,9 +184,7 @@ void LockPages::OnPage(const std::shared_ptr<Listing>& listing, absl::StatusOr<L
 
 void LockPages::OnListed(const std::shared_ptr<Listing>& listing, size_t at, absl::StatusOr<Views> views) {
   if (views.ok()) {
-    // A server before this one has shown it, or will in its turn.
-    const bool shown = std::any_of(views->begin(), views->begin() + static_cast<std::ptrdiff_t>(listing->server),
-                                   [](const auto& view) { return view && !view->holders.empty(); });
+    const bool shown = listing->WasShown(*views);
     LockView merged = Merge(*std::move(views), listing->found[at]->name);
     if (merged.holders.size() > kMaxListedHolders) merged.holders.resize(kMaxListedHolders);
     listing->found[at] = shown || merged.holders.empty() ? std::nullopt : std::optional(std::move(merged));
