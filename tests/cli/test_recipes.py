@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of client/cli/README.md, as they stand there."""
+"""The recipes of client/cli/README.md, all commands of deploy/choosing.md and the crontab of deploy/jobs.md, as they
+stand there."""
 import os
 import pathlib
 import re
+import signal
 import subprocess
 
 import pytest
@@ -10,7 +12,14 @@ import pytest
 from broker import PATIENCE_S, eventually
 from ctl import line
 
-README = pathlib.Path(__file__).resolve().parents[2] / "client/cli/README.md"
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+README = REPOSITORY / "client/cli/README.md"
+CHOOSING = (REPOSITORY / "deploy/choosing.md").read_text(encoding="utf-8")
+COMMANDS = [code.replace("\\|", "|") for code in re.findall(r"(?<!`)`([^`\n]+)`", CHOOSING)]
+SCRIPTS = re.findall(r"^```sh\n(.*?)^```", CHOOSING, re.M | re.S)
+CRONTAB = re.search(r"^```crontab\n(.*?)^```", (REPOSITORY / "deploy/jobs.md").read_text(encoding="utf-8"),
+                    re.M | re.S)[1]
+UNAVAILABLE = 69
 
 
 @pytest.fixture
@@ -102,3 +111,89 @@ def script_again(process):
     path = os.path.join(os.path.dirname(env["DISTLOCK_SERVER"].removeprefix("unix://")), "script")
     return subprocess.Popen([path], env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
+
+
+@pytest.fixture
+def shell(ctl, broker, folder):
+    """Runs a line of bash where ./job, ./scheduler and distlockctl are programs, and the broker is a real one."""
+    if not broker.real:
+        pytest.skip("a fake broker knows no min_hold")
+    os.symlink(ctl.program, os.path.join(folder, "distlockctl"))
+    for name in ("job", "scheduler", "sync", "backup", "reindex", "upload"):
+        path = pathlib.Path(folder, name)
+        path.write_text(f"#!/bin/sh\necho {name} \"$@\"\n", encoding="ascii")
+        path.chmod(0o755)
+    env = {**ctl.env, "PATH": f"{folder}:{ctl.env['PATH']}"}
+    return lambda line: subprocess.run(["bash", "-c", line], cwd=folder, env=env, capture_output=True, text=True,
+                                       timeout=PATIENCE_S, check=False, stdin=subprocess.DEVNULL)
+
+
+def test_each_command_that_the_choice_names_runs(shell, ctl):
+    lines = [line for line in COMMANDS if re.search(r"\bdistlockctl ", line)]
+    assert len(lines) > 25
+    for text in lines:
+        done = shell(text)
+        assert done.returncode == 0 and ("--verbose" in text or not done.stderr), (text, done)
+        if "acquire" in text:
+            assert "DISTLOCK_LEASE_ID=" in done.stdout
+        else:
+            assert re.fullmatch(r"(job( \d{16})?|scheduler)\n", done.stdout), (text, done)
+        for taken in ctl.json("ls"):  # leases, and blocks of --once-per
+            assert ctl("force-release", taken["key"]).returncode == 0
+
+
+def test_each_script_of_the_choice_runs(shell, broker):
+    assert SCRIPTS
+    for text in SCRIPTS:
+        done = shell("set -eu\n" + text)
+        assert (done.returncode, done.stderr) == (0, ""), (text, done)
+        assert broker.free("freeze")
+
+
+def test_each_line_of_the_crontab_runs(shell):
+    lines = [row.split(None, 5)[5] for row in CRONTAB.splitlines() if re.match(r"[\d*]", row)]
+    assert len(lines) == CRONTAB.count("distlockctl ") > 3
+    for text in lines:
+        done = shell(text.replace("/usr/local/bin/", "./").replace("\\%", "%"))
+        assert (done.returncode, done.stderr) == (0, ""), (text, done)
+        assert re.fullmatch(r"(sync|backup|reindex|upload --day \d{4}-\d\d-\d\d)\n", done.stdout), (text, done)
+    again = shell(lines[0].replace("/usr/local/bin/", "./"))
+    assert (again.returncode, again.stdout, again.stderr) == (1, "", "")
+
+
+def test_each_store_that_the_choice_names_is_looked_for(broker, folder):
+    """No store is there, which a broker says whose options are good: 69. Wrong options are 64 or 78."""
+    if not broker.real:
+        pytest.skip("a fake broker has no options")
+    lines = [line for line in COMMANDS if line.startswith("distlockd ")]
+    assert len(lines) >= 6
+    started = []
+    for number, text in enumerate(lines):
+        text = re.sub(r"\b(store|[hs]\d)(?=[,/ ]|$)", lambda found: "127.0.0.1" if "://" in text else found[0], text)
+        text = text.replace("/run/distlock", folder)
+        for twice in range(1, 4):  # the same address more than once is refused
+            text = text.replace("127.0.0.1,", f"127.0.0.1:{twice},", 1)
+        argv = [os.environ["DISTLOCKD"], *text.split()[1:], "--listen", f"unix://{folder}/{number}.sock", "--http", ""]
+        started.append((text, subprocess.Popen(argv, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)))
+    for text, process in started:
+        if "--embedded-dir" in text:
+            while " distlockd ready " not in (said := process.stderr.readline()):
+                assert said, (text, process.wait())
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=PATIENCE_S)
+            os.kill(int(pathlib.Path(folder, "store/store.pid").read_text(encoding="ascii")), signal.SIGTERM)
+        else:
+            said = process.communicate(timeout=PATIENCE_S)[1]
+        assert process.returncode == (0 if "--embedded-dir" in text else UNAVAILABLE), (text, said)
+
+
+def test_the_server_that_does_not_forget_is_one(folder):
+    [settings] = re.findall(r"^```conf\n(.*?)^```", CHOOSING, re.M | re.S)
+    for number, line_ in enumerate(settings.splitlines()):
+        path = pathlib.Path(folder, f"{number}.conf")
+        path.write_text(f"port 0\nunixsocket {folder}/{number}.sock\ndir {folder}\n{line_}\n", encoding="ascii")
+        server = subprocess.Popen(["redis-server", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        eventually(lambda: os.path.exists(f"{folder}/{number}.sock") or server.poll() is not None, "its socket")
+        assert server.poll() is None, line_
+        server.terminate()
+        server.wait(timeout=PATIENCE_S)

@@ -35,6 +35,17 @@ def test_the_units_are_proper(tmp_path):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
+def test_the_units_of_the_page_about_jobs_are_proper(tmp_path):
+    page = (REPOSITORY / "deploy/jobs.md").read_text(encoding="utf-8")
+    units = re.findall(r"^```ini file=(\S+)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(units) == 3
+    for name, text in units:
+        programs = re.sub(r"/usr/(?:local/)?bin/\w+", "/bin/true", text)
+        (tmp_path / name).write_text(programs, encoding="utf-8")
+    done = analyze("verify", "--man=no", *(tmp_path / name for name, _ in units))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_the_socket_is_the_one_that_the_configuration_of_the_package_names():
     path, user = (re.search(rf"^{key}=(.*)$", SOCKET.read_text(encoding="utf-8"), re.MULTILINE)[1]
                   for key in ("ListenStream", "SocketUser"))

@@ -7,7 +7,7 @@ import subprocess
 
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
              "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-             "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci"}
+             "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci", ".github"}
 CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".java", ".js", ".mjs", ".ts")
 LINES_MAX = 400
 COLUMNS_MAX = 120
