@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Queries about locks of several servers: asks each of them, and merges what they show. A page of locks is made of the
-// locks that one server knows, the servers in turn; each lock is shown as most servers see it, and once, unless a server
-// has got it since it was listed.
+// locks that one server knows, the servers in turn; each lock is shown as most servers see it, and once, unless a
+// server has got it since it was listed.
 //
 // Thread: the loop's. Each callback runs exactly once, at the latest in Stop.
 #pragma once
