@@ -5,9 +5,9 @@ import type {Socket} from 'node:net';
 import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, Metadata,
   type ServiceError} from '@grpc/grpc-js';
 import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
+import {onAbort} from './abort.js';
 import {bearer} from './bearer.js';
-import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
-import {readEvents} from './session_codec.js';
+import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
 import {transportTo} from './tls.js';
 
 const SERVICE = '/distlock.v1.LockService/';
@@ -100,10 +100,12 @@ export class Connection {
     }
   }
 
-  session(): SessionCall {
+  /** keeps: whether it keeps the process alive. */
+  session(keeps: boolean): SessionCall {
+    this.keeps = keeps;
     const metadata = this.metadata();
     this.shown = metadata.get('authorization')[0]?.toString();
-    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => ({events: readEvents(bytes)}),
+    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => SessionResponse.decode(bytes),
       metadata);
   }
 
@@ -119,7 +121,7 @@ export class Connection {
   async unary<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q, timeout: number,
     signal: AbortSignal | undefined): Promise<A> {
     const options = timeout === Infinity ? {} : {deadline: Date.now() + timeout};
-    let stop = (): void => undefined;
+    let deafen = (): void => undefined;
     try {
       return await new Promise<A>((resolve, reject) => {
         const done = (error: ServiceError | null, value?: A): void => {
@@ -129,11 +131,10 @@ export class Connection {
         const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
         const call = this.client.makeUnaryRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
           this.metadata(), options, done);
-        stop = () => { call.cancel(); };
-        signal?.addEventListener('abort', stop, {once: true});
+        deafen = onAbort(signal, () => { call.cancel(); });
       });
     } finally {
-      signal?.removeEventListener('abort', stop);
+      deafen();
     }
   }
 

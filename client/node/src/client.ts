@@ -2,12 +2,14 @@
 //
 // The client: what a program calls.
 import {basename} from 'node:path';
+import {onAbort} from './abort.js';
 import {checkAddresses, defaultAddress} from './addresses.js';
 import {checkToken} from './bearer.js';
 import {checkNames, milliseconds, queuedOf, specOf} from './convert.js';
-import {Core, guarded} from './core.js';
-import {AbortError, type DistlockError, errorOf, invalid, isAborted, type Refusal} from './errors.js';
+import {Core} from './core.js';
+import {AbortError, type DistlockError, errorOf, guarded, invalid, isAborted, type Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
+import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
 import {ELECTION_VALUE, Held, HeldAll} from './held.js';
 import type {Lease, Request} from './lease.js';
 import * as operations from './operations.js';
@@ -77,7 +79,7 @@ export class Client implements AsyncDisposable {
 
   /** Whether a session is open at this moment. The first call that takes a lock opens one. */
   get connected(): boolean {
-    return this.core.connected;
+    return this.core.engine.table.link.opened;
   }
 
   /**
@@ -273,22 +275,23 @@ export class Client implements AsyncDisposable {
       observer.acquiring?.(specs.map(({key}) => key), specs.length === 1 ? MODES[specs[0]?.mode ?? 1] ?? 'EXCLUSIVE'
         : 'MULTIPLE')));
     const began = observer === undefined ? 0 : performance.now();
-    let stop = (): void => undefined;
-    const asked = {stopped: false};
+    let stopped = false as boolean;
+    let deafen = (): void => undefined;
     let request: Request | undefined;
     const refusal = await new Promise<Refusal | undefined>(resolve => {
-      request = this.core.acquire(specs, millis, resolve, onQueued && (queued => {
+      const told = onQueued && ((queued: AcquireQueued): void => {
         guarded('onQueued', () => { onQueued(queuedOf(queued)); });
-      }));
-      stop = () => {
-        asked.stopped = true;
-        this.core.cancel(request as Request);
-      };
-      signal?.addEventListener('abort', stop, {once: true});
+      });
+      const made = this.core.engine.turn((table, now) => table.acquire(specs, millis, now, resolve, told));
+      request = made;
+      deafen = onAbort(signal, () => {
+        stopped = true;
+        this.core.engine.turn((table, now) => { table.cancel(made, now); });
+      });
     });
-    signal?.removeEventListener('abort', stop);
+    deafen();
     // Also when it was granted just before, in the same turn: then the cancel has given it back.
-    const aborted = asked.stopped && (refusal === undefined || refusal.reason === 'CANCELLED');
+    const aborted = stopped && (refusal === undefined || refusal.reason === 'CANCELLED');
     if (observer !== undefined) {
       const outcome = aborted ? 'ABORTED' : refusal?.reason ?? 'GRANTED';
       guarded('observer.answered', () => observer.answered?.(cookie, outcome, performance.now() - began));

@@ -144,3 +144,14 @@ export function invalid(field: string, problem: string): InvalidRequestError {
   const fieldProblems = [{field, description: problem}];
   return new InvalidRequestError({reason: 'INVALID_ARGUMENT', message: `${field} ${problem}`, fieldProblems});
 }
+
+/** Runs a callback of the program. One that fails costs no lock. */
+export function guarded(name: string, callback: () => unknown): unknown {
+  try {
+    return callback();
+  } catch (error) {
+    const what = error instanceof Error ? error.stack ?? error.message : String(error);
+    process.emitWarning(`distlock: ${name} failed: ${what}`);
+    return undefined;
+  }
+}
