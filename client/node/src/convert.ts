@@ -58,8 +58,13 @@ export function fromWire(duration: WireDuration | undefined): number {
   return duration === undefined ? 0 : duration.seconds * 1000 + duration.nanos / 1e6;
 }
 
-function text(value: unknown, field: string): string {
+/** Throws for what is no text: half a character would become another one on its way, and two keys one lock. */
+export function text(value: unknown, field: string): string {
   if (typeof value !== 'string') throw invalid(field, `is ${String(value)}; it must be a string`);
+  if (/\p{Surrogate}/u.test(value)) {
+    throw invalid(field, `is ${JSON.stringify(value)}, which has half a character (a surrogate without the other one): `
+      + 'cut texts between characters, as by Array.from()');
+  }
   return value;
 }
 
@@ -86,7 +91,7 @@ export function checkNames(options: object, also: readonly string[]): void {
 
 function metadataOf(settings: LockSettings): Record<string, string> {
   const entries = Object.entries(settings.metadata ?? {});
-  return Object.fromEntries(entries.map(([name, value]) => [name, text(value, `metadata.${name}`)]));
+  return Object.fromEntries(entries.map(([name, value]) => [text(name, 'metadata'), text(value, `metadata.${name}`)]));
 }
 
 /** Throws InvalidRequestError for what cannot be sent; the broker judges the rest. */

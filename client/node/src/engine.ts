@@ -151,7 +151,7 @@ export class Engine {
     for (const stream of this.streams) if (stream !== undefined) this.flush(stream);
     const {drainingFor} = table;
     table.drainingFor = undefined;
-    if (drainingFor !== undefined) guarded('onDraining', () => { this.settings.onDraining?.(drainingFor); });
+    if (drainingFor !== undefined) guarded('onDraining', () => this.settings.onDraining?.(drainingFor));
     this.runEffects();
     this.arm(now);
   }
@@ -259,7 +259,7 @@ export class Engine {
   }
 
   private tellSession(what: 'opened' | 'ended', {connection: {address}}: Stream): void {
-    this.table.effects.push(() => { this.settings.onSession?.(what, address); });
+    this.table.effects.push(() => this.settings.onSession?.(what, address));
   }
 
   private breakStream(stream: Stream, cause: string, why: string, failure: Refusal | undefined): void {

@@ -145,13 +145,18 @@ export function invalid(field: string, problem: string): InvalidRequestError {
   return new InvalidRequestError({reason: 'INVALID_ARGUMENT', message: `${field} ${problem}`, fieldProblems});
 }
 
-/** Runs a callback of the program. One that fails costs no lock. */
+/** Runs a callback of the program. One that fails, at once or as a promise, costs no lock. */
 export function guarded(name: string, callback: () => unknown): unknown {
-  try {
-    return callback();
-  } catch (error) {
+  const warn = (error: unknown): void => {
     const what = error instanceof Error ? error.stack ?? error.message : String(error);
     process.emitWarning(`distlock: ${name} failed: ${what}`);
+  };
+  try {
+    const result = callback();
+    if (result instanceof Promise) result.catch(warn);
+    return result;
+  } catch (error) {
+    warn(error);
     return undefined;
   }
 }

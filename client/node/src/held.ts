@@ -2,6 +2,7 @@
 //
 // Locks that are held.
 import {clock} from './clock.js';
+import {text} from './convert.js';
 import type {Core} from './core.js';
 import type {Engine} from './engine.js';
 import {guarded, LockLostError} from './errors.js';
@@ -185,7 +186,7 @@ export class Held implements AsyncDisposable {
    */
   async proclaim(value: string): Promise<void> {
     this.check();
-    const shown = {[ELECTION_VALUE]: value};
+    const shown = {[ELECTION_VALUE]: text(value, 'value')};
     await this.core.ask((table, answer, now) => { table.proclaim(this.lease, shown, answer, now); });
   }
 
