@@ -17,6 +17,7 @@ import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
 import {type Lease, Phase} from './lease.js';
 import type {Link} from './link.js';
 import {LockTable} from './lock_table.js';
+import {Sockets} from './sockets.js';
 import {refusalOfStatus} from './status.js';
 
 const RECONNECT_INITIAL = SECOND / 50;
@@ -30,6 +31,7 @@ const LONGEST_TIMER = 3600 * SECOND;
 interface Stream {
   readonly link: Link;
   readonly connection: Connection;
+  readonly sockets: Sockets;
   readonly call: SessionCall;
   writing: boolean;
   looking: boolean; // whether the token has changed
@@ -174,7 +176,7 @@ export class Engine {
     this.keeps = keeps;
     if (keeps) this.timer?.ref();
     else this.timer?.unref();
-    for (const stream of this.streams) stream?.connection.keepAlive(keeps);
+    for (const stream of this.streams) stream?.sockets.keepAlive(keeps);
   }
 
   private startTimer(delay: number): NodeJS.Timeout {
@@ -188,11 +190,12 @@ export class Engine {
 
   private open(now: number): void {
     const connection = new Connection(this.addresses.present);
-    const call = connection.session(this.keeps);
+    const sockets = new Sockets(this.keeps);
+    const call = connection.session(sockets);
     let end = (): void => undefined;
     const ended = new Promise<void>(resolve => { end = resolve; });
     const {link} = this.table;
-    const stream: Stream = {link, connection, call, writing: false, looking: false, over: false, ended};
+    const stream: Stream = {link, connection, sockets, call, writing: false, looking: false, over: false, ended};
     call.on('data', (response: SessionResponse) => { this.onResponse(stream, response); });
     call.on('error', () => undefined); // 'status' tells the same
     call.on('status', (status: StatusObject) => {
