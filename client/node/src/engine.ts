@@ -62,6 +62,9 @@ export class Engine {
   private flushing = false;
   private jumped = clock.jumped;
 
+  /** Of the handles of locks. Runs between two turns of the event loop, never inside a call. */
+  readonly handles = new FinalizationRegistry<Lease>(lease => { this.onDropped(lease); });
+
   /** `onOpened`: told where a session was opened. */
   constructor(private readonly settings: EngineSettings, private readonly addresses: Addresses,
     private readonly onOpened: (address: string) => void) {
@@ -81,6 +84,15 @@ export class Engine {
   holds(lease: Lease): boolean {
     if (lease.phase !== Phase.HELD || this.now() < lease.deadline) return lease.phase === Phase.HELD;
     return this.turn((table, now) => table.notice(lease, now));
+  }
+
+  private onDropped(lease: Lease): void {
+    if (lease.phase !== Phase.HELD) return;
+    const told = [...lease.onEnd]; // the observer; a handle that tells of a loss is not dropped
+    this.turn((table, now) => { table.release(lease, undefined, now); });
+    for (const tell of told) tell();
+    process.emitWarning(`distlock: the lock ${JSON.stringify(lease.spec.key)} was given back because its handle was `
+      + 'dropped: keep what lock() returns, and release it');
   }
 
   /** Gives all back and waits up to a second for the broker's answer. */

@@ -4,7 +4,6 @@
 import {clock} from './clock.js';
 import {text} from './convert.js';
 import type {Core} from './core.js';
-import type {Engine} from './engine.js';
 import {guarded, LockLostError} from './errors.js';
 import {type Lease, Phase} from './lease.js';
 import type {Observer, Outcome} from './types.js';
@@ -17,25 +16,8 @@ if ((Symbol.asyncDispose as symbol | undefined) === undefined) {
   Object.defineProperty(Symbol, 'asyncDispose', {value: Symbol('Symbol.asyncDispose')});
 }
 
-/** What is left of a handle that was dropped. */
-interface Dropped {
-  engine: Engine;
-  lease: Lease;
-  ended: () => void;
-}
-
-// Runs between two turns of the event loop, never inside a call.
-const handles = new FinalizationRegistry<Dropped>(({engine, lease, ended}) => {
-  if (lease.phase !== Phase.HELD) return;
-  engine.turn((table, now) => { table.release(lease, undefined, now); });
-  ended();
-  process.emitWarning(`distlock: the lock ${JSON.stringify(lease.spec.key)} was given back because its handle was `
-    + 'dropped: keep what lock() returns, and release it');
-});
-
-/** Tells an observer of the end of one lock, once. */
-function endTeller(observer: Observer | undefined, cookie: unknown, lease: Lease): () => void {
-  if (observer === undefined) return () => undefined;
+/** Tells an observer of the end of one lock, once. Knows nothing of the handle, which may be dropped. */
+function endTeller(observer: Observer, cookie: unknown, lease: Lease): () => void {
   const since = performance.now();
   let told = false;
   return () => {
@@ -52,16 +34,16 @@ function endTeller(observer: Observer | undefined, cookie: unknown, lease: Lease
 export class Held implements AsyncDisposable {
   private controller: AbortController | undefined;
   private told = false; // the program knows how it hears of a loss, or has heard
-  private readonly ended: () => void; // knows nothing of this object, which may be dropped
+  private readonly ended: (() => void) | undefined;
 
   /** @internal */
   constructor(private readonly core: Core, private readonly lease: Lease, observer: Observer | undefined,
     cookie: unknown) {
-    const {engine} = core;
+    core.engine.handles.register(this, lease);
+    if (observer === undefined) return;
     this.ended = endTeller(observer, cookie, lease);
     if (lease.phase === Phase.ENDED) this.ended(); // in the same message that granted it
     else lease.onEnd.push(this.ended);
-    handles.register(this, {engine, lease, ended: this.ended});
   }
 
   /** The lock's name. */
@@ -166,7 +148,7 @@ export class Held implements AsyncDisposable {
 
   private giveBack(tell: ((outcome: Outcome) => void) | undefined): void {
     this.core.engine.turn((table, now) => { table.release(this.lease, tell, now); });
-    if (this.lease.cause === 'GIVEN_BACK') this.ended();
+    if (this.lease.cause === 'GIVEN_BACK') this.ended?.();
   }
 
   /**

@@ -20,6 +20,18 @@ const COMMANDS = (1 << 3) | 2; // tag of SessionRequest.commands
 const FIRST_MAX_BYTES = 64 << 10;
 export const MOST_AHEAD = 256; // commands without an event, where the broker tells no limit
 
+// One for all, because each allocates a buffer. finish() empties it.
+const writer = new BinaryWriter();
+
+function bytesOf(id: number, command: Command): Uint8Array {
+  try {
+    return SessionCommand.encode({id, command}, writer).finish();
+  } catch (error) {
+    writer.finish();
+    throw error;
+  }
+}
+
 function idsOf(command: Command): number {
   if (command.$case === 'acquire') return command.acquire.locks.length;
   return command.$case === 'adopt' ? Math.max(command.adopt.holdCount, 1) : 1;
@@ -73,7 +85,7 @@ export class Link {
   /** False, and nothing is sent: it is too large for a message. Nothing may follow a Goodbye. */
   send(id: number, command: Command): boolean {
     if (this.leaving) return true;
-    const bytes = SessionCommand.encode({id, command}).finish();
+    const bytes = bytesOf(id, command);
     if (bytes.length + FRAME > this.maxBytes) return false;
     if (command.$case === 'cancel') this.cancels.push(bytes);
     else this.commands.push({first: command.$case === 'open' ? 0 : id, count: idsOf(command), bytes});
@@ -92,7 +104,7 @@ export class Link {
     this.leaving = true;
     this.heartbeatDue = false;
     this.commands.length = Math.min(this.commands.length, Math.max(this.mostAhead - this.commandsAhead, 0));
-    this.goodbye = SessionCommand.encode({id: 0, command: {$case: 'goodbye', goodbye: {}}}).finish();
+    this.goodbye = bytesOf(0, {$case: 'goodbye', goodbye: {}});
   }
 
   /** An event has come under this id. Of several locks the first one counts. */
@@ -109,18 +121,18 @@ export class Link {
 
   /** The next message, or undefined. Takes the time of a heartbeat now, before the message is handed to gRPC. */
   pack(now: number): Uint8Array | undefined {
-    const message = new BinaryWriter();
+    const leave: Uint8Array[] = [];
     let left = this.maxBytes;
     const add = (bytes: Uint8Array): boolean => {
-      if (bytes.length + FRAME > left && left < this.maxBytes) return false;
+      if (bytes.length + FRAME > left && leave.length > 0) return false;
       left -= bytes.length + FRAME;
-      message.uint32(COMMANDS).bytes(bytes);
+      leave.push(bytes);
       return true;
     };
     if (this.heartbeatDue) {
       this.heartbeatDue = false;
       const heartbeat = {seq: this.session.send(now)};
-      add(SessionCommand.encode({id: 0, command: {$case: 'heartbeat', heartbeat}}).finish());
+      add(bytesOf(0, {$case: 'heartbeat', heartbeat}));
       this.heartbeatAt = now + this.interval;
     }
     let sent = 0;
@@ -135,6 +147,7 @@ export class Link {
     }
     this.commands.splice(0, sent);
     if (this.goodbye !== undefined && this.commands.length === 0 && add(this.goodbye)) this.goodbye = undefined;
-    return left === this.maxBytes ? undefined : message.finish();
+    for (const bytes of leave) writer.uint32(COMMANDS).bytes(bytes);
+    return leave.length === 0 ? undefined : writer.finish();
   }
 }
