@@ -6,7 +6,8 @@ import {test} from 'node:test';
 import {eventually, rejected, stand} from './fake_broker.mjs';
 import {convert, distlock, PACKAGE, requireThere} from './package.mjs';
 
-const {default: Redlock, ExecutionError, LockError, Lock, ResourceLockedError} = await import(`${PACKAGE}dist/compat/redlock.mjs`);
+const {default: Redlock, ExecutionError, LockError, Lock, ResourceLockedError} =
+  await import(`${PACKAGE}dist/compat/redlock.mjs`);
 const semaphore = await import(`${PACKAGE}dist/compat/redis-semaphore.mjs`);
 const {LostLockError, Mutex, MultiSemaphore, RedlockMutex, Semaphore, TimeoutError} = semaphore;
 
