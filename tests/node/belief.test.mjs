@@ -25,12 +25,43 @@ says('end belief in everything when it has moved further than the monotonic cloc
     }
   });
 
-test('a pause between the readings of both clocks is no jump', () => {
+says('Use a clock that goes on while the machine is suspended', 'a suspend counts, a step of the wall clock does not',
+  () => {
+    let [wall, monotonic, up] = [0, 0, 0];
+    const pass = (seconds, asleep = 0) => {
+      monotonic += seconds * SECOND;
+      wall += (seconds + asleep) * SECOND;
+      up += Math.floor((seconds + asleep) * 100) / 100; // in hundredths
+    };
+    const clock = new WatchedClock(() => monotonic, () => wall, () => up);
+    for (const step of [0.5, -0.5, 5, -5, 3600, -3600]) {
+      pass(1);
+      wall += step * SECOND;
+      assert.equal(clock.now(), monotonic);
+    }
+    for (const asleep of [0.2, 0.9, 10, 3600]) { // also one that the monotonic clock has been told of late
+      const before = clock.now();
+      pass(0.1, asleep);
+      const felt = clock.now() - before;
+      assert.ok(felt >= (0.1 + asleep) * SECOND && felt <= (0.15 + asleep) * SECOND, `${asleep} s: ${felt} ms`);
+    }
+    const before = clock.now();
+    pass(1.1, 30);
+    wall -= 30 * SECOND; // set back in the same moment: seen within a second
+    assert.ok(clock.now() - before >= 31.1 * SECOND);
+  });
+
+test('a pause between the readings of the clocks is no jump', () => {
   let monotonic = 0;
-  const wall = () => monotonic += 5 * SECOND; // a wall clock that is right, read after a pause
-  const clock = new WatchedClock(() => monotonic, wall);
-  for (let i = 0; i < 3; ++i) clock.now();
-  assert.equal(clock.jumped, 0);
+  const wall = () => monotonic += 5 * SECOND;
+  for (const up of [undefined, () => { // a clock that is right, read after a pause
+    monotonic += 5 * SECOND;
+    return monotonic / SECOND;
+  }]) {
+    const clock = new WatchedClock(() => monotonic, wall, up);
+    for (let i = 0; i < 3; ++i) clock.now();
+    assert.equal(clock.jumped, 0);
+  }
 });
 
 test('a jump of the clock does not end waits', () => {

@@ -6,7 +6,8 @@ import {test} from 'node:test';
 import {eventually, rejected, stand} from './fake_broker.mjs';
 import {convert, distlock, PACKAGE, requireThere} from './package.mjs';
 
-const {default: Redlock, ExecutionError, LockError, Lock} = await import(`${PACKAGE}dist/compat/redlock.mjs`);
+const {default: Redlock, ExecutionError, LockError, Lock, ResourceLockedError} =
+  await import(`${PACKAGE}dist/compat/redlock.mjs`);
 const semaphore = await import(`${PACKAGE}dist/compat/redis-semaphore.mjs`);
 const {LostLockError, Mutex, MultiSemaphore, RedlockMutex, Semaphore, TimeoutError} = semaphore;
 
@@ -46,6 +47,7 @@ test('redlock: the names of version 4, and no end', async context => {
   assert.match((await rejected(lock.extend(5), ExecutionError)).message, /renews locks itself/);
   await redlock.unlock(lock);
   assert.equal(Redlock.LockError, LockError);
+  assert.ok(new ResourceLockedError('held') instanceof Error, 'programs ask for it');
   assert.equal(requireThere('./dist/compat/redlock.js').default, Redlock);
 });
 

@@ -196,7 +196,7 @@ test('an idle session that ends is opened again by the next call', async context
   assert.equal(broker.sessions.length, 2);
 });
 
-test('a wait survives a jump of the clock, a lock does not', async context => {
+test('a wait survives a suspend, a lock does not', async context => {
   const {broker, connect} = await stand(context);
   const dl = connect(broker.url);
   const held = await dl.lock('k');
@@ -204,10 +204,23 @@ test('a wait survives a jump of the clock, a lock does not', async context => {
   const waiting = dl.lock('w', {wait: '1m'});
   await (await broker.session()).awaitCommand('acquire', 2);
   broker.onAcquire = grantAll;
-  clock.apart -= 5 * SECOND; // as if the wall clock had moved
+  clock.asleep -= 5 * SECOND; // as if the machine had slept for so long, which moves the wall clock, too
+  clock.apart -= 5 * SECOND;
   assert.equal(held.isHeld, false);
   assert.ok((await waiting).isHeld);
   assert.equal(broker.sessions.length, 2);
+});
+
+test('a step of the wall clock ends nothing', async context => {
+  const {broker, connect} = await stand(context);
+  const dl = connect(broker.url);
+  const held = await dl.lock('k');
+  for (const step of [5, -5, 3600, -3600]) {
+    clock.apart -= step * SECOND;
+    assert.equal(held.isHeld, true, `${step} s`);
+  }
+  await (await broker.session()).awaitCommand('heartbeat', 2);
+  assert.ok(held.isHeld && !held.signal.aborted);
 });
 
 says('Both sides pack all they have into one message.', 'what is asked for together leaves together', async context => {

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {says} from './contract.mjs';
-import {convert, Timeouts, NEVER, wire} from './package.mjs';
+import {convert, SECOND, wire} from './package.mjs';
 import {of, Stage} from './stage.mjs';
 
 const millis = ({maxWait}) => (maxWait === undefined ? undefined : convert.fromWire(maxWait));
@@ -274,20 +274,24 @@ test('a table is idle when nothing is held, waited for or unanswered', () => {
   assert.ok(stage.table.idle);
 });
 
-test('timeouts come in order, and those that are over do not gather', () => {
-  const timeouts = new Timeouts();
-  const requests = Array.from({length: 1000}, () => ({wake: NEVER}));
-  requests.forEach((request, i) => timeouts.set(request, (i * 7919) % 1000));
-  for (const request of requests.slice(100)) timeouts.set(request, NEVER);
-  assert.ok(timeouts.size <= 256, `${timeouts.size} entries for 100 requests`);
-  const wakes = requests.slice(0, 100).map(({wake}) => wake).sort((a, b) => a - b);
-  const came = [];
-  for (const now of wakes) {
-    assert.equal(timeouts.due(now - 0.5), undefined);
-    came.push(timeouts.due(now));
+test('a thousand waits end when their time has come, and those that were answered do not come back', () => {
+  const stage = new Stage();
+  const at = i => 1 + ((i * 7919) % 1000) / 100;
+  const holds = Array.from({length: 1000}, (_, i) => stage.acquire(String(i), {wait: at(i)}));
+  for (let sent; (sent = of(stage.sent(), 'acquire')).length > 0;) {
+    for (const {id} of sent) stage.queued({id});
   }
-  assert.equal(new Set(came).size, 100);
-  assert.equal(timeouts.due(2000), undefined);
+  holds.forEach((hold, i) => { if (i % 10 !== 0) stage.refuse(hold.id, 'LOCK_HELD'); });
+  const since = stage.now;
+  while (stage.table.live.size > 0) {
+    const before = stage.table.live.size;
+    stage.live(0.05, {step: 0.05});
+    const over = holds.filter((_, i) => i % 10 === 0 && since + (at(i) + 0.5) * SECOND + 10 <= stage.now);
+    assert.ok(over.every(hold => hold.refused === 'WAIT_TIMEOUT'));
+    const early = holds.filter((_, i) => i % 10 === 0 && since + (at(i) + 0.5) * SECOND > stage.now);
+    assert.ok(early.every(({answers}) => answers.length === 0) && stage.table.live.size <= before);
+  }
+  assert.ok(holds.every(({answers}) => answers.length === 1));
 });
 
 test('ten thousand locks', () => {

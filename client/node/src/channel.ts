@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Connections to brokers.
-import type {Socket} from 'node:net';
-import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, Metadata,
-  type ServiceError} from '@grpc/grpc-js';
+import {Client, type ClientDuplexStream, type ClientReadableStream, Metadata, type ServiceError} from '@grpc/grpc-js';
 import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
+import {onAbort} from './abort.js';
 import {bearer} from './bearer.js';
-import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
-import {readEvents} from './session_codec.js';
+import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+import type {Sockets} from './sockets.js';
 import {transportTo} from './tls.js';
 
 const SERVICE = '/distlock.v1.LockService/';
@@ -35,38 +34,6 @@ export interface Codec<T> {
 
 export type SessionCall = ClientDuplexStream<Uint8Array, SessionResponse>;
 
-type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector']>;
-type Connector = ReturnType<ChannelCredentials['_createSecureConnector']>;
-
-/** Credentials that tell of each socket: gRPC itself cannot let a process end while a stream is open. */
-class TellingCredentials extends ChannelCredentials {
-  constructor(private readonly inner: ChannelCredentials, private readonly tell: (socket: Socket) => void) {
-    super();
-  }
-
-  override _isSecure(): boolean {
-    return this.inner._isSecure();
-  }
-
-  override _equals(other: ChannelCredentials): boolean {
-    return this === other;
-  }
-
-  override _createSecureConnector(...values: ConnectorArguments): Connector {
-    const connector = this.inner._createSecureConnector(...values);
-    const {tell} = this;
-    return {
-      async connect(socket) {
-        tell(socket);
-        return connector.connect(socket);
-      },
-      waitForReady: async () => connector.waitForReady(),
-      getCallCredentials: () => connector.getCallCredentials(),
-      destroy: () => { connector.destroy(); },
-    };
-  }
-}
-
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
@@ -74,37 +41,22 @@ function asBuffer(bytes: Uint8Array): Buffer {
 /** A channel to one broker. */
 export class Connection {
   private readonly client: Client;
-  private readonly sockets = new Set<Socket>();
-  private keeps = true;
   shown: string | undefined; // the authorization that the session's broker was shown last
 
   constructor(readonly address: string) {
     const {target, credentials, options} = transportTo(address);
-    const telling = new TellingCredentials(credentials, socket => { this.add(socket); });
-    this.client = new Client(target, telling, {...OPTIONS, ...options});
+    this.client = new Client(target, credentials, {...OPTIONS, ...options});
   }
 
-  private add(socket: Socket): void {
-    this.sockets.add(socket);
-    socket.once('close', () => this.sockets.delete(socket));
-    if (!this.keeps) socket.unref();
-  }
-
-  /** Whether an open stream keeps the process alive. */
-  keepAlive(keeps: boolean): void {
-    if (keeps === this.keeps) return;
-    this.keeps = keeps;
-    for (const socket of this.sockets) {
-      if (keeps) socket.ref();
-      else socket.unref();
-    }
-  }
-
-  session(): SessionCall {
+  /** Its sockets are `sockets`. */
+  session(sockets: Sockets): SessionCall {
     const metadata = this.metadata();
     this.shown = metadata.get('authorization')[0]?.toString();
-    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => ({events: readEvents(bytes)}),
-      metadata);
+    const call = sockets.of(() => this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer,
+      bytes => SessionResponse.decode(bytes), metadata));
+    call.once('metadata', () => { sockets.connected(); });
+    call.once('status', () => { sockets.connected(); });
+    return call;
   }
 
   /** A new one for each call, because the token's file may have been replaced. */
@@ -119,7 +71,7 @@ export class Connection {
   async unary<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q, timeout: number,
     signal: AbortSignal | undefined): Promise<A> {
     const options = timeout === Infinity ? {} : {deadline: Date.now() + timeout};
-    let stop = (): void => undefined;
+    let deafen = (): void => undefined;
     try {
       return await new Promise<A>((resolve, reject) => {
         const done = (error: ServiceError | null, value?: A): void => {
@@ -129,11 +81,10 @@ export class Connection {
         const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
         const call = this.client.makeUnaryRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
           this.metadata(), options, done);
-        stop = () => { call.cancel(); };
-        signal?.addEventListener('abort', stop, {once: true});
+        deafen = onAbort(signal, () => { call.cancel(); });
       });
     } finally {
-      signal?.removeEventListener('abort', stop);
+      deafen();
     }
   }
 

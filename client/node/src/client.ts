@@ -2,12 +2,14 @@
 //
 // The client: what a program calls.
 import {basename} from 'node:path';
+import {onAbort} from './abort.js';
 import {checkAddresses, defaultAddress} from './addresses.js';
 import {checkToken} from './bearer.js';
-import {checkNames, milliseconds, queuedOf, specOf} from './convert.js';
-import {Core, guarded} from './core.js';
-import {AbortError, type DistlockError, errorOf, invalid, isAborted, type Refusal} from './errors.js';
+import {checkNames, milliseconds, queuedOf, specOf, text} from './convert.js';
+import {Core} from './core.js';
+import {AbortError, type DistlockError, errorOf, guarded, invalid, isAborted, type Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
+import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
 import {ELECTION_VALUE, Held, HeldAll} from './held.js';
 import type {Lease, Request} from './lease.js';
 import * as operations from './operations.js';
@@ -77,7 +79,7 @@ export class Client implements AsyncDisposable {
 
   /** Whether a session is open at this moment. The first call that takes a lock opens one. */
   get connected(): boolean {
-    return this.core.connected;
+    return this.core.engine.table.link.opened;
   }
 
   /**
@@ -145,7 +147,7 @@ export class Client implements AsyncDisposable {
       throw invalid('metadata', `has an entry ${ELECTION_VALUE}, under which an election shows its value: give that as `
         + 'the value');
     }
-    const metadata = {...settings.metadata, [ELECTION_VALUE]: value};
+    const metadata = {...settings.metadata, [ELECTION_VALUE]: text(value, 'value')};
     return this.one(() => ({...settings, metadata, key: name}), options);
   }
 
@@ -156,7 +158,7 @@ export class Client implements AsyncDisposable {
 
   /** Who leads an election; undefined between two terms. */
   async leader(name: string, place: Place = {}): Promise<Leader | undefined> {
-    return leaderOf(await operations.inspect(this.core, this.namespace(place), name, 0));
+    return leaderOf(await operations.inspect(this.core, this.namespace(place), text(name, 'key'), 0));
   }
 
   /** Who leads, at once and after each change. Ends only with the client; `signal` ends it with an AbortError. */
@@ -174,12 +176,12 @@ export class Client implements AsyncDisposable {
 
   /** Who holds a lock and who waits for it. maxWaiters: 0 to 1000, default 100. */
   async inspect(key: string, options: Place & {maxWaiters?: number} = {}): Promise<LockInfo> {
-    return operations.inspect(this.core, this.namespace(options), key, options.maxWaiters);
+    return operations.inspect(this.core, this.namespace(options), text(key, 'key'), options.maxWaiters);
   }
 
   /** The held locks of a namespace, in no particular order. */
   list(prefix = '', place: Place = {}): AsyncGenerator<LockInfo, void, undefined> {
-    return operations.list(this.core, this.namespace(place), prefix);
+    return operations.list(this.core, this.namespace(place), text(prefix, 'prefix'));
   }
 
   /**
@@ -187,7 +189,7 @@ export class Client implements AsyncDisposable {
    * it with an AbortError.
    */
   watch(key: string, options: Place & {signal?: AbortSignal} = {}): AsyncGenerator<LockInfo, void, undefined> {
-    return watch(this.core, this.namespace(options), key, options.signal);
+    return watch(this.core, this.namespace(options), text(key, 'key'), options.signal);
   }
 
   /**
@@ -198,12 +200,12 @@ export class Client implements AsyncDisposable {
    */
   watchLocks(prefix = '', options: Place & {signal?: AbortSignal; onListed?: () => void} = {},
   ): AsyncGenerator<LockInfo, void, undefined> {
-    return watchLocks(this.core, this.namespace(options), prefix, options.signal, options.onListed);
+    return watchLocks(this.core, this.namespace(options), text(prefix, 'prefix'), options.signal, options.onListed);
   }
 
   /** Whether no newer token was given. For resources that cannot compare tokens themselves. */
   async checkToken(key: string, token: number, place: Place = {}): Promise<boolean> {
-    return operations.checkToken(this.core, this.namespace(place), key, token);
+    return operations.checkToken(this.core, this.namespace(place), text(key, 'key'), token);
   }
 
   /**
@@ -234,7 +236,7 @@ export class Client implements AsyncDisposable {
   }
 
   private namespace({namespace}: Place): string {
-    return namespace ?? this.defaults.namespace ?? '';
+    return text(namespace ?? this.defaults.namespace ?? '', 'namespace');
   }
 
   /** The settings of a lock, without the options of the call. */
@@ -273,22 +275,23 @@ export class Client implements AsyncDisposable {
       observer.acquiring?.(specs.map(({key}) => key), specs.length === 1 ? MODES[specs[0]?.mode ?? 1] ?? 'EXCLUSIVE'
         : 'MULTIPLE')));
     const began = observer === undefined ? 0 : performance.now();
-    let stop = (): void => undefined;
-    const asked = {stopped: false};
+    let stopped = false as boolean;
+    let deafen = (): void => undefined;
     let request: Request | undefined;
     const refusal = await new Promise<Refusal | undefined>(resolve => {
-      request = this.core.acquire(specs, millis, resolve, onQueued && (queued => {
+      const told = onQueued && ((queued: AcquireQueued): void => {
         guarded('onQueued', () => { onQueued(queuedOf(queued)); });
-      }));
-      stop = () => {
-        asked.stopped = true;
-        this.core.cancel(request as Request);
-      };
-      signal?.addEventListener('abort', stop, {once: true});
+      });
+      const made = this.core.engine.turn((table, now) => table.acquire(specs, millis, now, resolve, told));
+      request = made;
+      deafen = onAbort(signal, () => {
+        stopped = true;
+        this.core.engine.turn((table, now) => { table.cancel(made, now); });
+      });
     });
-    signal?.removeEventListener('abort', stop);
+    deafen();
     // Also when it was granted just before, in the same turn: then the cancel has given it back.
-    const aborted = asked.stopped && (refusal === undefined || refusal.reason === 'CANCELLED');
+    const aborted = stopped && (refusal === undefined || refusal.reason === 'CANCELLED');
     if (observer !== undefined) {
       const outcome = aborted ? 'ABORTED' : refusal?.reason ?? 'GRANTED';
       guarded('observer.answered', () => observer.answered?.(cookie, outcome, performance.now() - began));

@@ -11,6 +11,7 @@ import type {Block, Duration, Holder, LockInfo, LockRequest, LockSettings, Mode,
 const UNITS: Record<string, number> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000};
 const LONGEST = 1e12; // milliseconds; the broker's own limits are far below
 const LABEL_BYTES = 256;
+const HALF = /\p{Surrogate}/u; // with this flag, one without the other
 
 const MODES: Record<Mode, wire.LockMode> = {
   EXCLUSIVE: wire.LockMode.EXCLUSIVE, SHARED: wire.LockMode.SHARED, PERMIT: wire.LockMode.PERMIT,
@@ -58,8 +59,13 @@ export function fromWire(duration: WireDuration | undefined): number {
   return duration === undefined ? 0 : duration.seconds * 1000 + duration.nanos / 1e6;
 }
 
-function text(value: unknown, field: string): string {
+/** Throws for what is no text: half a character would become another one on its way, and two keys one lock. */
+export function text(value: unknown, field: string): string {
   if (typeof value !== 'string') throw invalid(field, `is ${String(value)}; it must be a string`);
+  if (HALF.test(value)) {
+    throw invalid(field, `is ${JSON.stringify(value)}, which has half a character (a surrogate without the other one): `
+      + 'cut texts between characters, as by Array.from()');
+  }
   return value;
 }
 
@@ -86,7 +92,7 @@ export function checkNames(options: object, also: readonly string[]): void {
 
 function metadataOf(settings: LockSettings): Record<string, string> {
   const entries = Object.entries(settings.metadata ?? {});
-  return Object.fromEntries(entries.map(([name, value]) => [name, text(value, `metadata.${name}`)]));
+  return Object.fromEntries(entries.map(([name, value]) => [text(name, 'metadata'), text(value, `metadata.${name}`)]));
 }
 
 /** Throws InvalidRequestError for what cannot be sent; the broker judges the rest. */

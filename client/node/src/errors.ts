@@ -144,3 +144,19 @@ export function invalid(field: string, problem: string): InvalidRequestError {
   const fieldProblems = [{field, description: problem}];
   return new InvalidRequestError({reason: 'INVALID_ARGUMENT', message: `${field} ${problem}`, fieldProblems});
 }
+
+/** Runs a callback of the program. One that fails, at once or as a promise, costs no lock. */
+export function guarded(name: string, callback: () => unknown): unknown {
+  const warn = (error: unknown): void => {
+    const what = error instanceof Error ? error.stack ?? error.message : String(error);
+    process.emitWarning(`distlock: ${name} failed: ${what}`);
+  };
+  try {
+    const result = callback();
+    if (result instanceof Promise) result.catch(warn);
+    return result;
+  } catch (error) {
+    warn(error);
+    return undefined;
+  }
+}

@@ -5,11 +5,12 @@ import {NEVER, SECOND} from './clock.js';
 import {fromWire, lostReasonOf, outcomeOf, refusalOf} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Grant, LostReason, type Refusal as WireRefusal} from './generated/distlock/v1/lock_pb.js';
-import type {HeartbeatAck, LeaseLost, SessionEvent, SessionOpened} from './generated/distlock/v1/lock_service_pb.js';
-import {type Lease, type Link, MOST_AHEAD, Phase, type Request} from './lease.js';
+import type {AcquireQueued, HeartbeatAck, LeaseLost, SessionEvent, SessionOpened,
+} from './generated/distlock/v1/lock_service_pb.js';
+import {type Lease, Phase, type Request, Return} from './lease.js';
+import {type Link, MOST_AHEAD} from './link.js';
 import {MovingTable} from './moves.js';
 import {LEAST_PAUSE} from './table_base.js';
-import type {Outcome} from './types.js';
 
 const DEFAULT_VALIDITY = 3 * SECOND;
 export const PERMANENT = ['INVALID_ARGUMENT', 'NOT_SUPPORTED', 'UNAUTHENTICATED', 'PERMISSION_DENIED', 'FOREIGN_KEY'];
@@ -18,34 +19,21 @@ export abstract class ListeningTable extends MovingTable {
   /** Events that are not known are ignored. */
   onEvent(link: Link, {id, event}: SessionEvent, now: number): void {
     link.onEvent(id);
+    const found = this.live.get(id);
+    const lease = found?.link === link ? found : undefined;
     switch (event?.$case) {
       case 'granted': this.onGranted(link, id, event.granted, now); break;
-      case 'released': this.onReleased(link, id, outcomeOf(event.released.outcome)); break;
+      case 'released': this.onReleased(lease, id, event.released.outcome, now); break;
       case 'heartbeatAck': this.onAck(link, event.heartbeatAck, now); break;
       case 'refused': this.onRefused(link, id, event.refused, now); break;
-      case 'lost': this.onLost(link, id, event.lost, now); break;
+      case 'lost': this.onLost(lease, event.lost, now); break;
       case 'opened': this.onOpened(link, event.opened, now); break;
       case 'draining': this.onDraining(link, fromWire(event.draining.timeLeft), now); break;
-      case 'downgraded': this.onDowngraded(id, undefined, now); break;
-      default: this.onNews(link, id, event);
-    }
-  }
-
-  private onNews(link: Link, id: number, event: SessionEvent['event']): void {
-    const lease = this.live.get(id);
-    if (lease?.link !== link) return;
-    if (event?.$case === 'atRisk') {
-      lease.risk = event.atRisk.cause;
-    } else if (event?.$case === 'renewed') {
-      lease.risk = undefined;
-    } else if (event?.$case === 'queued') {
-      const {request} = lease;
-      this.hasArrived(lease);
-      request.stranded = NEVER;
-      request.turnedAway = false;
-      this.schedule(request);
-      const {onQueued} = request;
-      if (onQueued !== undefined) this.effects.push(() => { onQueued(event.queued); });
+      case 'downgraded': this.reply(id, undefined, now); break;
+      case 'queued': this.onQueued(lease, event.queued); break;
+      case 'atRisk': if (lease !== undefined) lease.risk = event.atRisk.cause; break;
+      case 'renewed': if (lease !== undefined) lease.risk = undefined; break;
+      default:
     }
   }
 
@@ -55,7 +43,7 @@ export abstract class ListeningTable extends MovingTable {
     link.adopts = opened.features.includes('adopt');
     link.authenticates = opened.features.includes('authenticate');
     link.mostAhead = opened.maxUnanswered > 0 ? opened.maxUnanswered : MOST_AHEAD;
-    link.brokerId = opened.brokerId;
+    link.maxBytes = opened.maxMessageBytes || link.maxBytes;
     link.validity = fromWire(opened.validity) || DEFAULT_VALIDITY;
     link.interval = Math.max(fromWire(opened.heartbeatInterval) || link.validity / 3, LEAST_PAUSE);
     const sent = link.session.lastSentAt;
@@ -63,7 +51,6 @@ export abstract class ListeningTable extends MovingTable {
     link.heartbeatAt = sent + link.interval;
     if (now - sent > link.validity / 6) link.heartbeatDue = true;
     this.wakeAt(Math.min(link.heartbeatAt, link.session.deadline));
-    link.maxBytes = opened.maxMessageBytes || link.maxBytes;
     if (link === this.link) this.sendMoves(now);
     for (const request of this.waiting()) {
       if (request.link !== link || request.turnedAway || request.stranded === NEVER) continue;
@@ -72,17 +59,29 @@ export abstract class ListeningTable extends MovingTable {
     }
   }
 
+  private onQueued(lease: Lease | undefined, queued: AcquireQueued): void {
+    if (lease === undefined) return;
+    const {request} = lease;
+    this.hasArrived(lease);
+    request.stranded = NEVER;
+    request.turnedAway = false;
+    this.schedule(request);
+    const {onQueued} = request;
+    if (onQueued !== undefined) this.effects.push(() => { onQueued(queued); });
+  }
+
   private onGranted(link: Link, id: number, grant: Grant, now: number): void {
-    const lease = this.live.get(id);
-    if (lease === undefined) {
-      if (!this.onAdopted(link, id, grant, now) && link !== this.link) this.grantByFormer(link, id, undefined);
-      return; // else: an id that was given up
+    const [moved, lease] = [this.moves.get(id), this.live.get(id)];
+    if (moved !== undefined) {
+      this.onAdopted(link, moved, grant, now);
+    } else if (lease?.link !== link) { // an adoption to give back, or an id that was given up
+      if (!this.reply(id, undefined, now) && link !== this.link) this.grantByFormer(link, id, lease);
+    } else if (lease.phase === Phase.WAITING) {
+      this.take(link, lease, grant, now);
     }
-    if (link !== this.link && lease.link !== link) {
-      this.grantByFormer(link, id, lease);
-      return;
-    }
-    if (lease.link !== link || lease.phase !== Phase.WAITING) return;
+  }
+
+  private take(link: Link, lease: Lease, grant: Grant, now: number): void {
     lease.former = undefined;
     lease.crossed = false;
     lease.leaseId = grant.leaseId;
@@ -98,7 +97,7 @@ export abstract class ListeningTable extends MovingTable {
 
   /** Hands a request's locks to the program, when all are granted and none is past its deadline. */
   private deliver(request: Request, now: number): void {
-    this.timeouts.set(request, NEVER); // no answer is missing any more
+    request.giveUpAt = NEVER; // no answer is missing any more
     if (request.leases.some(lease => lease.phase !== Phase.GRANTED || now >= lease.deadline)) return;
     for (const lease of request.leases) {
       lease.phase = Phase.HELD;
@@ -122,9 +121,8 @@ export abstract class ListeningTable extends MovingTable {
       const limit = limits.get(lease.id);
       if (limit !== undefined) lease.deadline = link.session.deadlineOf(ack.seq, limit);
       else lease.deadline = Math.max(lease.deadline, promised);
-      if (lease.phase === Phase.HELD) this.notice(lease, now);
-      else this.deliver(lease.request, now);
-      if (lease.phase !== Phase.ENDED) first = Math.min(first, lease.deadline);
+      if (lease.phase === Phase.GRANTED) this.deliver(lease.request, now);
+      first = Math.min(first, lease.deadline);
     }
     this.sweep(now);
     // A lease with a short ttl needs its next ack before the interval is over.
@@ -134,25 +132,29 @@ export abstract class ListeningTable extends MovingTable {
   private onRefused(link: Link, id: number, refused: WireRefusal, now: number): void {
     if (id === link.proof) link.proofRefused = true;
     const refusal = refusalOf(refused);
-    const lease = this.live.get(id);
-    if (lease === undefined) {
-      if (this.onNotAdopted(link, id, refusal, now) || this.onDowngraded(id, refusal, now)) return;
-      this.onReleased(link, id, refusal.reason === 'NOT_HOLDER' ? 'ALREADY_GONE' : 'UNKNOWN');
-      return;
+    const [moved, lease] = [this.moves.get(id), this.live.get(id)];
+    if (moved !== undefined) {
+      this.onNotAdopted(link, moved, refusal, now);
+    } else if (lease === undefined) {
+      this.reply(id, refusal, now);
+    } else {
+      this.forgetFormer(lease, link);
+      if (lease.link !== link || lease.phase === Phase.HELD) return;
+      if (refusal.reason === 'DRAINING' && this.turnAway(link, lease.request, refusal, now)) return;
+      this.refuse(lease.request, refusal);
     }
-    if (lease.former === link) {
-      lease.former = undefined;
-      lease.crossed = false;
-    }
-    if (lease.link !== link || lease.phase === Phase.HELD) return;
-    if (refusal.reason === 'DRAINING' && this.turnAway(link, lease.request, refusal, now)) return;
-    this.refuse(lease.request, refusal);
+  }
+
+  private forgetFormer(lease: Lease, link: Link): void {
+    if (lease.former !== link) return;
+    lease.former = undefined;
+    lease.crossed = false;
   }
 
   /** The broker drains: has the request ask another one. False: the refusal is the answer. */
   private turnAway(link: Link, request: Request, refusal: Refusal, now: number): boolean {
     const alone = this.settings.brokers === 1;
-    if (alone && [...this.live.values()].some(lease => lease.phase === Phase.HELD && lease.link === link)) return false;
+    if (alone && this.held().some(lease => lease.link === link)) return false;
     this.lastFailure = refusal;
     request.turnedAway = true;
     this.strand(request, now);
@@ -166,99 +168,51 @@ export abstract class ListeningTable extends MovingTable {
     return true;
   }
 
-  private onReleased(link: Link, id: number, outcome: Outcome): void {
-    const answered = this.releases.get(id);
-    if (answered === undefined) {
-      this.onReleasedByOthers(link, id);
-      return;
-    }
-    this.releases.delete(id);
-    const twin = answered.twin === undefined ? undefined : this.releases.get(answered.twin);
-    if (twin !== undefined) {
-      twin.tell ??= answered.tell;
-      twin.ofTwin = outcome;
-      return;
-    }
-    // Only one of the sessions had the lease.
-    const other = answered.ofTwin;
-    const told = other === 'RELEASED' || (other !== undefined && outcome === 'ALREADY_GONE') ? other : outcome;
-    const {tell} = answered;
-    if (tell !== undefined) this.effects.push(() => { tell(told); });
+  private onReleased(lease: Lease | undefined, id: number, outcome: number, now: number): void {
+    // Under the acquire's own id: another program that knows the lease_id has released the lease.
+    if (!this.reply(id, outcomeOf(outcome), now)) this.onGone(lease, 'RELEASED', 'released by its lease_id');
   }
 
-  /** Under the acquire's own id: another program that knows the lease_id has released the lease. */
-  private onReleasedByOthers(link: Link, id: number): void {
-    const lease = this.live.get(id);
-    if (lease?.link !== link) return;
-    if (lease.phase === Phase.HELD) {
-      lease.link = undefined; // this session has nothing to give back
-      this.lose(lease, 'RELEASED', 'released by its lease_id');
-    } else if (lease.phase === Phase.GRANTED) {
-      this.loseBeforeUse(lease, 'released by its lease_id');
-    }
-  }
-
-  private onDowngraded(id: number, refusal: Refusal | undefined, now: number): boolean {
-    const found = this.downgrades.get(id);
-    if (found?.link === undefined) return false;
-    this.downgrades.delete(id);
-    for (const hold of this.holdsOf(found.lease)) {
-      if (refusal === undefined) hold.downgraded = true;
-      else hold.modeUnsure = true;
-    }
-    this.effects.push(() => { found.tell(refusal); });
-    if (this.moving) this.sendMoves(now);
-    return true;
-  }
-
-  private onLost(link: Link, id: number, lost: LeaseLost, now: number): void {
-    const lease = this.live.get(id);
-    if (lease?.link !== link) return;
-    if (lease.phase !== Phase.HELD) {
-      this.loseBeforeUse(lease, lost.message);
-    } else if (lost.reason === LostReason.MOVED && lease.move !== undefined) {
+  private onLost(lease: Lease | undefined, {reason, message}: LeaseLost, now: number): void {
+    if (lease?.phase === Phase.HELD && reason === LostReason.MOVED && lease.moveKey !== '') {
       lease.link = undefined; // by the move that is under way: no later ack of this session speaks for the lease
-    } else if (lost.reason === LostReason.DRAINED && this.survives(lease, now)) {
-      this.orphan(lease, lost.message);
+    } else if (lease?.phase === Phase.HELD && reason === LostReason.DRAINED && this.survives(lease, now)) {
+      this.orphan(lease, message);
     } else {
-      lease.link = undefined; // this session has nothing to give back
-      this.lose(lease, lostReasonOf(lost.reason), lost.message);
+      this.onGone(lease, lostReasonOf(reason), message);
     }
   }
 
-  private loseBeforeUse(lease: Lease, how: string): void {
-    lease.phase = Phase.ENDED;
-    for (const other of lease.request.leases) {
-      if (other.phase === Phase.GRANTED && other.link !== undefined) this.sendRelease(other.link, other.id, false);
+  private onGone(lease: Lease | undefined, cause: string, message: string): void {
+    if (lease?.phase === Phase.HELD) {
+      this.lose(lease, cause, message, true);
+    } else if (lease?.phase === Phase.GRANTED) {
+      for (const other of lease.request.leases) {
+        if (other === lease || other.phase !== Phase.GRANTED || other.link === undefined) continue;
+        this.sendRelease(other.link, other.id, new Return(other, false));
+      }
+      this.refuse(lease.request, {reason: 'LEASE_LOST', message: `lost before use: ${message}`});
     }
-    this.refuse(lease.request, {reason: 'LEASE_LOST', message: `lost before use: ${how}`});
   }
 
   /** The stream of this link has ended, or must end. */
   onBroken(link: Link, cause: string, why: string, now: number): void {
-    for (const move of [...this.moves.values()]) if (move.through === link) this.endMove(move); // to be asked again
+    const left = link.leaving;
     for (const lease of [...this.live.values()]) {
-      if (lease.link !== link || lease.phase !== Phase.HELD) continue;
-      if (this.survives(lease, now)) {
-        this.orphan(lease, why);
-      } else {
-        lease.link = undefined;
-        this.lose(lease, now < lease.deadline ? cause : 'LAPSED', why);
-      }
+      if (lease.to === link) this.unaskMove(lease); // to be asked again
+      this.forgetFormer(lease, link);
     }
-    for (const lease of this.live.values()) {
-      if (lease.former !== link) continue;
-      lease.former = undefined;
-      lease.crossed = false;
+    for (const lease of this.held()) {
+      if (lease.link !== link) continue;
+      if (this.survives(lease, now)) this.orphan(lease, why);
+      else this.lose(lease, now < lease.deadline ? cause : 'LAPSED', why, true);
     }
     for (const request of this.waiting()) {
       if (request.link === link || (request.link === undefined && link === this.link)) this.strand(request, now);
     }
-    link.end();
-    for (const [id, pending] of [...this.releases]) if (pending.link === link) this.onReleased(link, id, 'UNKNOWN');
-    for (const [id, pending] of [...this.downgrades]) {
-      if (pending.link === link) this.onDowngraded(id, {reason: 'UNREACHABLE', message: why}, now);
-    }
+    link.stop();
+    const gone: Refusal = {reason: left ? 'NOT_HOLDER' : 'UNREACHABLE', message: why};
+    for (const [id, asked] of [...this.asked]) if (asked.link === link) this.reply(id, gone, now);
     this.moveOn(now);
   }
 

@@ -2,8 +2,9 @@
 //
 // Locks that are held.
 import {clock} from './clock.js';
-import {type Core, guarded} from './core.js';
-import {LockLostError} from './errors.js';
+import {text} from './convert.js';
+import type {Core} from './core.js';
+import {guarded, LockLostError} from './errors.js';
 import {type Lease, Phase} from './lease.js';
 import type {Observer, Outcome} from './types.js';
 
@@ -15,25 +16,34 @@ if ((Symbol.asyncDispose as symbol | undefined) === undefined) {
   Object.defineProperty(Symbol, 'asyncDispose', {value: Symbol('Symbol.asyncDispose')});
 }
 
+/** Tells an observer of the end of one lock, once. Knows nothing of the handle, which may be dropped. */
+function endTeller(observer: Observer, cookie: unknown, lease: Lease): () => void {
+  const since = performance.now();
+  let told = false;
+  return () => {
+    if (told) return;
+    told = true;
+    guarded('observer.ended', () => observer.ended?.(cookie, lease.cause, performance.now() - since));
+  };
+}
+
 /**
- * A lock that is held. With `await using` it is given back at the end of the scope; else call `release`.
+ * A lock that is held. With `await using` it is given back at the end of the scope; else call `release`. One that the
+ * program keeps no more, and whose `signal` it has not taken, is given back when the garbage collector finds it.
  */
 export class Held implements AsyncDisposable {
   private controller: AbortController | undefined;
   private told = false; // the program knows how it hears of a loss, or has heard
-  private readonly since: number; // for the observer
+  private readonly ended: (() => void) | undefined;
 
   /** @internal */
-  constructor(
-    private readonly core: Core,
-    private readonly lease: Lease,
-    private readonly observer: Observer | undefined,
-    private readonly cookie: unknown,
-  ) {
-    this.since = observer === undefined ? 0 : performance.now();
+  constructor(private readonly core: Core, private readonly lease: Lease, observer: Observer | undefined,
+    cookie: unknown) {
+    core.engine.handles.register(this, lease);
     if (observer === undefined) return;
-    if (lease.phase === Phase.ENDED) this.observeEnd(); // in the same message that granted it
-    else lease.onEnd.push(() => { this.observeEnd(); });
+    this.ended = endTeller(observer, cookie, lease);
+    if (lease.phase === Phase.ENDED) this.ended(); // in the same message that granted it
+    else lease.onEnd.push(this.ended);
   }
 
   /** The lock's name. */
@@ -71,7 +81,7 @@ export class Held implements AsyncDisposable {
 
   /** Milliseconds until the present deadline, 0 when the lock is not held. Renewals move the deadline. */
   get validFor(): number {
-    return this.core.held(this.lease) ? Math.max(this.lease.deadline - clock.now(), 0) : 0;
+    return this.core.engine.holds(this.lease) ? Math.max(this.lease.deadline - clock.now(), 0) : 0;
   }
 
   /**
@@ -79,19 +89,19 @@ export class Held implements AsyncDisposable {
    * blocked in between. False after a release.
    */
   get isHeld(): boolean {
-    const held = this.core.held(this.lease);
+    const held = this.core.engine.holds(this.lease);
     this.told ||= !held;
     return held;
   }
 
   /** Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline. */
   get atRisk(): boolean {
-    return this.core.held(this.lease) && this.core.table.atRisk(this.lease, clock.now());
+    return this.core.engine.holds(this.lease) && this.core.engine.table.atRisk(this.lease, clock.now());
   }
 
   /** How the lock ended: a cause of LockLostError, GIVEN_BACK after a release, '' while it is held. */
   get cause(): string {
-    return this.core.held(this.lease) ? '' : this.lease.cause;
+    return this.core.engine.holds(this.lease) ? '' : this.lease.cause;
   }
 
   /**
@@ -107,7 +117,7 @@ export class Held implements AsyncDisposable {
       // A lease that has ended calls nobody any more.
       if (this.lease.phase === Phase.ENDED && this.wasLost) controller.abort(this.loss());
     }
-    this.core.held(this.lease);
+    this.core.engine.holds(this.lease);
     return this.controller.signal;
   }
 
@@ -137,9 +147,8 @@ export class Held implements AsyncDisposable {
   }
 
   private giveBack(tell: ((outcome: Outcome) => void) | undefined): void {
-    const wasHeld = this.lease.phase === Phase.HELD;
-    this.core.release(this.lease, tell);
-    if (wasHeld && this.lease.cause === 'GIVEN_BACK' && this.observer !== undefined) this.observeEnd();
+    this.core.engine.turn((table, now) => { table.release(this.lease, tell, now); });
+    if (this.lease.cause === 'GIVEN_BACK') this.ended?.();
   }
 
   /**
@@ -149,7 +158,7 @@ export class Held implements AsyncDisposable {
    */
   async downgrade(): Promise<void> {
     this.check();
-    await this.core.downgrade(this.lease);
+    await this.core.ask((table, answer) => { table.downgrade(this.lease, answer); });
   }
 
   /**
@@ -159,7 +168,8 @@ export class Held implements AsyncDisposable {
    */
   async proclaim(value: string): Promise<void> {
     this.check();
-    await this.core.proclaim(this.lease, {[ELECTION_VALUE]: value});
+    const shown = {[ELECTION_VALUE]: text(value, 'value')};
+    await this.core.ask((table, answer, now) => { table.proclaim(this.lease, shown, answer, now); });
   }
 
   /**
@@ -180,21 +190,16 @@ export class Held implements AsyncDisposable {
   }
 
   private get wasLost(): boolean {
-    return !this.core.held(this.lease) && this.lease.cause !== 'GIVEN_BACK';
+    return !this.core.engine.holds(this.lease) && this.lease.cause !== 'GIVEN_BACK';
   }
 
   private loss(): LockLostError {
     return new LockLostError(this.key, this.lease.cause, this.lease.message);
   }
 
-  private observeEnd(): void {
-    const {observer, cookie, lease} = this;
-    guarded('observer.ended', () => observer?.ended?.(cookie, lease.cause, performance.now() - this.since));
-  }
-
   /** For logs: no secret. */
   toString(): string {
-    return `${this.key} token=${this.token} ${this.core.held(this.lease) ? 'held' : this.lease.cause}`;
+    return `${this.key} token=${this.token} ${this.core.engine.holds(this.lease) ? 'held' : this.lease.cause}`;
   }
 
   /** For util.inspect: the fields have the secret lease id. */

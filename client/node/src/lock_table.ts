@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock table: what the program calls, and the timer. See table_base.ts.
+// The lock table: what the program asks of it, and the timer. See table_base.ts.
+import {NEVER} from './clock.js';
 import type {Refusal} from './errors.js';
 import {ListeningTable} from './events.js';
-import {NEVER} from './clock.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
-import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
-import {type Answer, type Lease, type Link, Phase, type Request, type TellOutcome} from './lease.js';
+import {type Answer, Change, Lease, Phase, Request, type TellOutcome, type TellQueued} from './lease.js';
+import type {Link} from './link.js';
+import {LEAST_PAUSE, OVER} from './table_base.js';
 
-/** Each request is answered once, and so is each release and downgrade that has a callback. */
+/** Each request is answered once, and so is each release, downgrade and change that has a callback. */
 export class LockTable extends ListeningTable {
   /** Takes all of `specs` or none. wait: milliseconds; 0: one try; undefined: until granted. */
   acquire(specs: readonly LockSpec[], wait: number | undefined, now: number, answer: Answer,
-    onQueued?: (queued: AcquireQueued) => void): Request {
-    const request = this.newRequest(specs, wait, now, answer, onQueued);
+    onQueued?: TellQueued): Request {
+    const request = new Request(now, answer, onQueued);
+    const first = this.takeIds(specs.length);
+    request.leases = specs.map((spec, i) => new Lease(first + i, request, spec));
+    request.oneTry = wait !== undefined && wait <= 0;
+    if (!request.oneTry) {
+      request.requestId = `${this.requestPrefix}${first}`;
+      request.waitUntil = wait === undefined ? NEVER : now + wait;
+    }
     if (this.closed) {
       this.refuse(request, {reason: 'CLIENT_CLOSED', message: 'the client was closed'});
       return request;
@@ -21,11 +29,11 @@ export class LockTable extends ListeningTable {
     for (const lease of request.leases) this.live.set(lease.id, lease);
     if (!this.link.opened) request.stranded = now;
     if (this.link.streaming && !this.link.leaving) this.sendRequest(request, now);
-    if (request.answer !== undefined) this.schedule(request);
+    this.schedule(request);
     return request;
   }
 
-  /** Withdraws a request, also one that is granted at this moment. */
+  /** Nobody wants this request any more: withdraws it, or gives back what it was granted. */
   cancel(request: Request, now: number): void {
     if (request.answer === undefined) {
       for (const lease of request.leases) this.release(lease, undefined, now);
@@ -42,7 +50,6 @@ export class LockTable extends ListeningTable {
       return;
     }
     const believed = now < lease.deadline;
-    this.rememberLeftover(lease, !believed);
     this.giveBack(lease, !believed, tell);
     if (believed) this.end(lease, 'GIVEN_BACK', '', false);
     else this.end(lease, 'LAPSED', 'released after its deadline');
@@ -50,12 +57,29 @@ export class LockTable extends ListeningTable {
 
   /** Makes an exclusive lease shared. */
   downgrade(lease: Lease, tell: Answer): void {
-    if (lease.phase !== Phase.HELD || lease.link?.leaving === true) {
-      this.effects.push(() => { tell({reason: 'NOT_HOLDER', message: 'the lock has ended'}); });
-      return;
-    }
-    this.downgrades.set(this.takeIds(), {tell, lease, link: undefined});
+    if (!this.isKept(lease, tell)) return;
+    lease.downgrades.push(tell);
     this.sendDowngrades(lease);
+  }
+
+  private isKept(lease: Lease, tell: Answer, unable = ''): boolean {
+    const ended = lease.phase !== Phase.HELD || lease.link?.leaving === true;
+    if (!ended && unable === '') return true;
+    this.effects.push(() => { tell(ended ? OVER : {reason: 'NOT_SUPPORTED', message: unable}); });
+    return false;
+  }
+
+  /** Changes what others see of a held lease: its session adopts it anew. */
+  proclaim(lease: Lease, metadata: Record<string, string>, tell: Answer, now: number): void {
+    const old = lease.stays || lease.link?.adopts === false;
+    if (!this.isKept(lease, tell, lease.spec.reentrant
+      ? 'the lock is reentrant: what is shown of its holds cannot change'
+      : old ? 'the broker is too old to change what is shown of a lock' : '')) return;
+    const spec = {...lease.spec, metadata: {...lease.spec.metadata, ...metadata}};
+    lease.change ??= new Change(spec);
+    lease.change.spec = spec;
+    lease.change.told.push(tell);
+    this.moveAt(now);
   }
 
   /** Gives all back and refuses what waits. */
@@ -77,14 +101,15 @@ export class LockTable extends ListeningTable {
     link.start(now, this.settings.connectTimeout);
     // Node cannot show that it is the process at the socket: no claim.
     const open = {client: this.settings.label, generation: this.sessions, process: undefined};
-    link.send(this.takeIds(), {$case: 'open', open});
     this.sessions += 1;
+    link.send(this.takeIds(), {$case: 'open', open});
     this.wakeAt(link.session.deadline);
     for (const lease of this.live.values()) lease.stays = false;
     this.sendHeldBack(now);
+    if (this.closed) this.leave(link);
   }
 
-  /** Shows another token to the session's broker. The answer changes nothing here. */
+  /** Shows the broker another token than that of the call. */
   authenticate(link: Link, authorization: string): void {
     if (!link.authenticates || !link.streaming || link.leaving) return;
     link.proof = this.takeIds();
@@ -99,7 +124,7 @@ export class LockTable extends ListeningTable {
 
   /** The next message for this link's stream, or undefined. */
   pack(link: Link, now: number): Uint8Array | undefined {
-    if (link !== this.link) this.leaveWhenEmpty(link);
+    this.leaveWhenEmpty(link);
     return link.pack(now);
   }
 
@@ -108,10 +133,9 @@ export class LockTable extends ListeningTable {
     return lease.risk !== undefined || (lease.link?.session.overdue(lease.deadline, now) ?? false);
   }
 
-  /** Whether nothing is held, waited for, or to be answered by a broker. */
+  /** Whether nothing is held, waited for, or to be answered by a broker that is there. */
   get idle(): boolean {
-    return this.live.size === 0 && this.releases.size === 0 && this.downgrades.size === 0
-      && this.leftovers.length === 0 && this.links.every(link => link.empty);
+    return this.live.size === 0 && this.asked.size === 0 && this.links.every(link => link.empty);
   }
 
   /** The clock has jumped ahead, which ends belief. Waits are not to end by it; some may have begun behind the jump. */
@@ -129,10 +153,8 @@ export class LockTable extends ListeningTable {
   tick(now: number): void {
     if (now >= this.leaseDeadline) this.sweep(now);
     if (now >= this.movesAt) this.sendMoves(now);
-    for (let request = this.timeouts.due(now); request !== undefined; request = this.timeouts.due(now)) {
-      this.timeOut(request, now);
-    }
-    this.wake = Math.min(this.leaseDeadline, this.movesAt, this.timeouts.next);
+    if (now >= this.requestsAt) this.giveUp(now);
+    this.wake = Math.min(this.leaseDeadline, this.movesAt, this.requestsAt);
     for (const link of this.links) if (link.streaming) this.beat(link, now);
   }
 
@@ -144,6 +166,15 @@ export class LockTable extends ListeningTable {
       link.heartbeatAt = now + link.interval;
     }
     this.wakeAt(link.heartbeatAt);
+  }
+
+  /** Ends the requests whose time is over. Thousands may have times that are close to each other: not one by one. */
+  private giveUp(now: number): void {
+    this.requestsAt = NEVER;
+    for (const request of this.waiting()) {
+      if (now >= request.giveUpAt) this.timeOut(request, now);
+      else this.requestsAt = Math.min(this.requestsAt, Math.max(request.giveUpAt, now + LEAST_PAUSE));
+    }
   }
 
   private timeOut(request: Request, now: number): void {

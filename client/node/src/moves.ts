@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Leases that move to another session: "Moving a lease" in proto/distlock/v1/session.md.
-import {randomBytes} from 'node:crypto';
 import {NEVER, SECOND} from './clock.js';
 import {fromWire} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Grant, LockMode, OnDisconnect} from './generated/distlock/v1/lock_pb.js';
-import {type Answer, Change, type Lease, type Link, Move, Phase} from './lease.js';
-import {TableBase} from './table_base.js';
+import {type Lease, Phase, Return} from './lease.js';
+import type {Command, Link} from './link.js';
+import {newKey, type Reply, TableBase} from './table_base.js';
 
 const RETRY_PAUSE = SECOND / 10;
 const LONGEST_RETRY_PAUSE = SECOND / 2;
 const NOT_REPEATED = ['NOT_SUPPORTED', 'INVALID_ARGUMENT', 'FOREIGN_KEY', 'UNAUTHENTICATED', 'PERMISSION_DENIED'];
+
+const pauseOf = ({retryAfter = 0}: Refusal): number => (
+  Math.min(Math.max(retryAfter, RETRY_PAUSE), LONGEST_RETRY_PAUSE));
 
 export abstract class MovingTable extends TableBase {
   /** Set when the broker goes down and something cannot follow: in milliseconds. */
@@ -48,92 +51,74 @@ export abstract class MovingTable extends TableBase {
     }
   }
 
-  /** Asks the present session to adopt all that it does not hold. */
+  /** Asks the present session to adopt all that it does not hold, and to free what nobody could free. */
   sendMoves(now: number): void {
+    const {link} = this;
     this.movesAt = NEVER;
     this.moving = false;
-    const {link} = this;
     const ready = link.opened && !link.leaving && !link.draining;
-    const reentrant = new Map<string, Move>();
-    const moves: Move[] = [];
-    for (const lease of [...this.live.values()]) {
-      if (lease.phase !== Phase.HELD || (lease.link === link && lease.change === undefined)) continue;
+    const groups = new Map<string | number, Lease[]>();
+    for (const lease of this.held()) {
+      if (lease.link === link && lease.change === undefined) continue;
       this.moving ||= lease.link !== link;
       if (!ready || !this.mayMove(lease)) continue;
-      if (!link.adopts) {
-        this.stay(lease, now);
-        continue;
-      }
-      const name = JSON.stringify([lease.token, lease.spec.namespace, lease.spec.key]);
-      let move = lease.spec.reentrant ? reentrant.get(name) : undefined;
-      if (move === undefined) {
-        move = lease.move ?? new Move(randomBytes(16).toString('hex'));
-        moves.push(move);
-        if (lease.spec.reentrant) reentrant.set(name, move);
-      }
-      lease.move = move;
-      move.holds.push(lease);
+      const {reentrant, namespace, key} = lease.spec;
+      const name = reentrant ? JSON.stringify([lease.token, namespace, key]) : lease.id;
+      if (!link.adopts) this.stay(lease, now);
+      else groups.set(name, [...groups.get(name) ?? [], lease]);
     }
-    for (const move of moves) this.sendMove(move, link);
-    if (ready && link.adopts) this.giveBackLeftovers(link);
+    for (const holds of groups.values()) this.move(holds, link, now);
+    for (const back of ready && link.adopts ? this.leftovers.splice(0) : []) {
+      const adopt = this.adopt(back.lease, back.key, 1);
+      const id = this.ask(link, adopt, (reply, at) => { this.onLeftover(back, reply, at); });
+      this.sendRelease(link, id, back);
+    }
     this.sendHeldBack(now);
   }
 
   private mayMove(lease: Lease): boolean {
-    if (lease.stays || lease.move?.through !== undefined) return false;
+    if (lease.stays || lease.to !== undefined) return false;
     if (lease.link !== undefined && (!lease.link.adopts || lease.link.leaving)) return false;
     // The adoption must name the mode, which is known when the downgrade is answered.
-    return ![...this.downgrades.values()].some(sent => sent.link !== undefined && sent.lease.same(lease));
+    return !this.holdsOf(lease).some(hold => hold.downgrading > 0);
   }
 
-  private adopt(link: Link, id: number, lease: Lease, requestId: string, holdCount: number): void {
+  private adopt(lease: Lease, requestId: string, holdCount: number): Command {
     const {maxWait: _, ...lock} = lease.change?.spec ?? lease.spec;
     if (lease.downgraded) lock.mode = LockMode.SHARED;
-    link.send(id, {$case: 'adopt', adopt: {leaseId: lease.leaseId, lock, requestId, holdCount}});
+    return {$case: 'adopt', adopt: {leaseId: lease.leaseId, lock, requestId, holdCount}};
   }
 
-  private sendMove(move: Move, link: Link): void {
-    const first = move.holds[0] as Lease;
-    move.through = link;
-    if (first.change !== undefined) first.change.sent = first.change.spec;
-    move.id = this.takeIds(move.holds.length);
-    move.holds.forEach((_, i) => this.moves.set(move.id + i, move));
-    this.adopt(link, move.id, first, move.requestId, move.holds.length);
-  }
-
-  private moveOf(link: Link, id: number): Move | undefined {
-    const move = this.moves.get(id);
-    return move?.through === link ? move : undefined;
-  }
-
-  /** It is answered, or will not be. Its leases keep it while it may have to be repeated. */
-  endMove(move: Move): void {
-    move.holds.forEach((_, i) => this.moves.delete(move.id + i));
-    move.through = undefined;
-    move.holds = [];
-  }
-
-  /** False: it is no answer to an adoption. */
-  onAdopted(link: Link, id: number, grant: Grant, now: number): boolean {
-    const move = this.moveOf(link, id);
-    if (move === undefined) return false;
-    const index = id - move.id;
-    const asked = move.holds[index];
-    if (asked !== undefined) this.notice(asked, now); // too late after the former promise: that releases it here, too
-    const hold = move.holds[index];
-    move.holds[index] = undefined;
-    if (hold?.phase === Phase.HELD) this.arrive(hold, link, id, grant, now);
-    if (move.holds.every(one => one === undefined)) this.endMove(move);
-    return true;
+  /**
+   * All holds of one reentrant lease, or another lease. The key stays the same in every try: a try whose answer was
+   * lost may have succeeded.
+   */
+  private move(holds: Lease[], link: Link, now: number): void {
+    const first = this.takeIds(holds.length);
+    const key = holds.find(({moveKey}) => moveKey !== '')?.moveKey ?? newKey();
+    holds.forEach((hold, i) => {
+      hold.to = link;
+      hold.toId = first + i;
+      hold.moveKey = key;
+      this.moves.set(hold.toId, hold);
+      if (hold.change !== undefined) hold.change.sent = hold.change.spec;
+    });
+    const [lease] = holds as [Lease];
+    if (link.send(first, this.adopt(lease, key, holds.length))) return;
+    const message = `it does not fit into the ${link.maxBytes} bytes that this broker takes`;
+    this.onNotAdopted(link, lease, {reason: 'INVALID_ARGUMENT', message}, now);
   }
 
   /** From now on only this session's promises count, also when they are shorter. */
-  private arrive(lease: Lease, link: Link, id: number, grant: Grant, now: number): void {
+  onAdopted(link: Link, lease: Lease, grant: Grant, now: number): void {
+    if (!this.notice(lease, now)) return; // the former promise is over: that has released it here as well
     this.live.delete(lease.id);
-    lease.id = id;
-    this.live.set(id, lease);
+    lease.id = lease.toId;
+    this.live.set(lease.id, lease);
+    this.unaskMove(lease);
     lease.link = link;
-    lease.move = undefined;
+    lease.moveKey = '';
+    lease.risk = undefined;
     lease.leaseId = grant.leaseId;
     lease.holderId = grant.holderId;
     if (grant.fencingToken !== lease.token) {
@@ -141,12 +126,11 @@ export abstract class MovingTable extends TableBase {
       return;
     }
     lease.deadline = link.session.deadlineOf(grant.echoSeq, fromWire(grant.validFor));
-    lease.risk = undefined;
     const {change} = lease;
     if (change?.sent !== undefined) {
       lease.spec = change.sent;
       if (change.sent === change.spec) this.tellChange(lease, undefined);
-      else this.moveSoon(now); // asked for again after that adoption was sent
+      else this.moveAt(now); // asked for again after that adoption was sent
     }
     if (!this.notice(lease, now)) return;
     this.leaseDeadline = Math.min(this.leaseDeadline, lease.deadline);
@@ -154,50 +138,44 @@ export abstract class MovingTable extends TableBase {
     this.askForHeartbeat(link, lease.deadline, now);
     this.sendDowngrades(lease);
     if (lease.spec.reentrant) this.sendHeldBack(now);
-    if (link !== this.link) this.moveSoon(now); // that broker drains already
+    if (link !== this.link) this.moveAt(now); // that broker drains already
   }
 
-  private moveSoon(at: number): void {
-    this.movesAt = Math.min(this.movesAt, at);
-    this.wakeAt(this.movesAt);
+  onNotAdopted(link: Link, {moveKey}: Lease, refusal: Refusal, now: number): void {
+    const final = NOT_REPEATED.includes(refusal.reason);
+    for (const hold of [...this.moves.values()].filter(one => one.moveKey === moveKey)) { // it is that of all holds
+      this.unaskMove(hold);
+      if (refusal.reason === 'NOT_HOLDER') {
+        this.lose(hold, 'TAKEN', `it could not be taken over: ${refusal.message}`, true);
+      } else if (refusal.reason === 'NOT_SUPPORTED' && hold.modeUnsure) {
+        hold.modeUnsure = false;
+        hold.downgraded = !hold.downgraded;
+        this.moveAt(now);
+      } else if (final && hold.change !== undefined) {
+        hold.moveKey = '';
+        this.tellChange(hold, refusal);
+      } else if (final) {
+        this.stay(hold, now);
+      } else {
+        this.moveAt(now + pauseOf(refusal));
+      }
+    }
+    if (refusal.reason !== 'DRAINING') return;
+    link.draining = true;
+    this.moveOn(now);
   }
 
-  onNotAdopted(link: Link, id: number, refusal: Refusal, now: number): boolean {
-    const move = this.moveOf(link, id);
-    if (move === undefined) return false;
-    const holds = [...move.holds]; // the refusal is that of all
-    this.endMove(move);
-    for (const hold of holds) {
-      if (hold?.phase === Phase.HELD) this.onHoldNotAdopted(hold, refusal, now);
-    }
-    if (refusal.reason === 'DRAINING') {
-      link.draining = true;
-      this.moveOn(now);
-    }
-    return true;
-  }
-
-  private onHoldNotAdopted(hold: Lease, refusal: Refusal, now: number): void {
-    if (refusal.reason === 'NOT_HOLDER') {
-      this.lose(hold, 'TAKEN', `it could not be taken over: ${refusal.message}`);
-    } else if (refusal.reason === 'NOT_SUPPORTED' && hold.modeUnsure) {
-      hold.modeUnsure = false;
-      hold.downgraded = !hold.downgraded;
-      this.moveSoon(now);
-    } else if (NOT_REPEATED.includes(refusal.reason) && hold.change !== undefined) {
-      hold.move = undefined;
-      this.tellChange(hold, refusal);
-    } else if (NOT_REPEATED.includes(refusal.reason)) {
-      this.stay(hold, now);
-    } else {
-      const pause = Math.max(refusal.retryAfter ?? 0, RETRY_PAUSE);
-      this.moveSoon(now + Math.min(pause, LONGEST_RETRY_PAUSE));
-    }
+  /** When a lease that nobody believes in could not be adopted, its release, which follows, finds nothing. */
+  private onLeftover(back: Return, reply: Reply, now: number): void {
+    if (typeof reply !== 'object' || [...NOT_REPEATED, 'NOT_HOLDER', 'UNREACHABLE'].includes(reply.reason)) return;
+    this.leaveOver(back);
+    this.movesAt = now + pauseOf(reply);
   }
 
   /** No broker can adopt it: it stays where it is, and is lost when that broker goes. */
   private stay(lease: Lease, now: number): void {
     lease.stays = true;
+    lease.moveKey = '';
     this.sendDowngrades(lease);
     if (lease.link !== undefined && lease.link.drainedAt !== NEVER) {
       this.drainingFor = Math.max(lease.link.drainedAt - now, 0);
@@ -212,57 +190,47 @@ export abstract class MovingTable extends TableBase {
   survives(lease: Lease, now: number): boolean {
     if (this.closed || lease.stays || lease.link?.adopts !== true || now >= lease.deadline) return false;
     if (lease.spec.onDisconnect === OnDisconnect.RELEASE) return false;
-    return lease.spec.resume || lease.move !== undefined || lease.link !== this.link;
+    return lease.spec.resume || lease.moveKey !== '' || lease.link !== this.link;
   }
 
   orphan(lease: Lease, why: string): void {
     lease.link = undefined;
     lease.risk = why;
     this.moving = true;
-    this.moveSoon(0);
-  }
-
-  private giveBackLeftovers(link: Link): void {
-    for (const {lease, requestId, lapsed} of this.leftovers) {
-      const id = this.takeIds();
-      this.adopt(link, id, lease, requestId, 1);
-      this.sendRelease(link, id, lapsed);
-    }
-    this.leftovers = [];
+    this.moveAt(0);
   }
 
   /** Sends what waited for the lease's arrival. */
   sendDowngrades(lease: Lease): void {
-    if (lease.link === undefined || (lease.move !== undefined && !lease.stays)) return;
-    for (const [id, waits] of this.downgrades) {
-      if (waits.lease !== lease || waits.link !== undefined) continue;
-      waits.link = lease.link;
-      lease.link.send(id, {$case: 'downgrade', downgrade: {acquireId: lease.id, leaseId: ''}});
+    const {link} = lease;
+    if (link === undefined || (lease.moveKey !== '' && !lease.stays)) return;
+    for (const tell of lease.downgrades.splice(0)) {
+      const holds = this.holdsOf(lease);
+      for (const hold of holds) hold.downgrading += 1;
+      this.ask(link, {$case: 'downgrade', downgrade: {acquireId: lease.id, leaseId: ''}}, (reply, now) => {
+        const refusal = typeof reply === 'object' ? reply : undefined;
+        for (const hold of holds) hold.downgrading -= 1;
+        for (const hold of this.holdsOf(lease)) {
+          if (refusal === undefined) hold.downgraded = true;
+          else hold.modeUnsure = true;
+        }
+        this.effects.push(() => { tell(refusal); });
+        if (this.moving) this.sendMoves(now);
+      });
     }
   }
 
   /** Says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream. */
   leave(link: Link): void {
-    link.leaving = true;
-    link.heartbeatDue = false;
-    link.send(0, {$case: 'goodbye', goodbye: {}});
-    for (const request of this.waiting()) {
-      if (request.link !== link) continue;
-      request.link = undefined;
-      for (const lease of request.leases) {
-        lease.phase = Phase.WAITING;
-        lease.link = undefined;
-      }
-    }
+    link.sayGoodbye();
+    for (const request of this.waiting()) if (request.link === link) this.unsend(request);
   }
 
   /** A former broker that has nothing of this client any more. */
   leaveWhenEmpty(link: Link): void {
-    if (!link.streaming || link.leaving || link === this.link) return;
-    for (const lease of this.live.values()) if (lease.link === link || lease.former === link) return;
-    for (const move of this.moves.values()) if (move.through === link) return;
-    for (const pending of this.releases.values()) if (pending.link === link) return;
-    for (const pending of this.downgrades.values()) if (pending.link === link) return;
+    if (link === this.link || !link.streaming || link.leaving) return;
+    for (const lease of this.live.values()) if ([lease.link, lease.former, lease.to].includes(link)) return;
+    for (const asked of this.asked.values()) if (asked.link === link) return;
     this.leave(link);
   }
 
@@ -272,47 +240,27 @@ export abstract class MovingTable extends TableBase {
    */
   grantByFormer(link: Link, id: number, lease: Lease | undefined): void {
     if (lease?.former === link) lease.crossed = true;
-    else if (!link.leaving) this.sendRelease(link, id, false);
+    else if (!link.leaving) this.ask(link, {$case: 'release', release: {acquireId: id, leaseId: '', lapsed: false}},
+      () => undefined);
   }
 
   /** The present broker has the request, and so its place: the former session matters no more. */
   hasArrived(lease: Lease): void {
     for (const part of lease.request.leases) {
-      if (part.former === undefined || (part.crossed && part !== lease)) continue;
-      if (part.crossed && !part.former.leaving) this.sendRelease(part.former, part.id, false);
+      const {former, crossed} = part;
+      if (former === undefined || (crossed && part !== lease)) continue;
       part.former = undefined;
       part.crossed = false;
+      if (crossed) this.grantByFormer(former, part.id, undefined);
     }
-  }
-
-  /** Changes what others see of a held lease: its session adopts it anew. */
-  proclaim(lease: Lease, metadata: Record<string, string>, tell: Answer, now: number): void {
-    let problem: Refusal | undefined;
-    if (lease.phase !== Phase.HELD || lease.link?.leaving === true) {
-      problem = {reason: 'NOT_HOLDER', message: 'the lock has ended'};
-    } else if (lease.spec.reentrant) {
-      problem = {reason: 'NOT_SUPPORTED', message: 'the lock is reentrant: what is shown of its holds cannot change'};
-    } else if (lease.stays || lease.link?.adopts === false) {
-      problem = {reason: 'NOT_SUPPORTED', message: 'the broker is too old to change what is shown of a lock'};
-    }
-    if (problem !== undefined) {
-      this.effects.push(() => { tell(problem); });
-      return;
-    }
-    const before = lease.change?.spec ?? lease.spec;
-    const spec = {...before, metadata: {...lease.spec.metadata, ...metadata}};
-    lease.change ??= new Change(spec);
-    lease.change.spec = spec;
-    lease.change.told.push(tell);
-    this.moveSoon(now);
   }
 
   /** Ends the leases whose deadlines have passed. */
   sweep(now: number): void {
     this.leaseDeadline = NEVER;
     let elsewhere = false;
-    for (const lease of [...this.live.values()]) {
-      if (lease.phase !== Phase.HELD || !this.notice(lease, now)) continue;
+    for (const lease of this.held()) {
+      if (!this.notice(lease, now)) continue;
       this.leaseDeadline = Math.min(this.leaseDeadline, lease.deadline);
       elsewhere ||= lease.link !== this.link;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of a client: its waiting requests, its leases and their deadlines, and what the broker must be told. No
-// clock and no IO: each call gets the time, and adds the program's callbacks to `effects`, which the caller runs. What
-// it does is proto/distlock/v1/session.md.
+// The data of the lock table, and what its parts share. The table is the engine of a client: leases, and what may
+// happen to them. A state machine without clock, timers or IO: time is passed in, what it tells the program comes out
+// in `effects`, what it tells brokers in pack(). Its rules are those of proto/distlock/v1/session.md. Only
+// src/engine.ts calls it.
 //
 // There are two links, each with a stream or none. New acquires go through the present link. When its broker drains and
 // another one is known, the other link becomes the present one; leases follow by AdoptLease (moves.ts).
@@ -10,30 +11,20 @@ import {randomBytes} from 'node:crypto';
 import {NEVER, SECOND} from './clock.js';
 import {cutLabel, toWire} from './convert.js';
 import type {Refusal} from './errors.js';
-import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
-import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
-import {type Answer, Lease, Link, type Move, Phase, Request, type TellOutcome} from './lease.js';
-import {Timeouts} from './timeouts.js';
+import {type Lease, Phase, type Request, Return, type TellOutcome} from './lease.js';
+import {type Command, Link} from './link.js';
 import type {Outcome} from './types.js';
 
-// The broker ends a bounded wait. When it stays silent, the client does, this much later.
-const ANSWER_GRACE = SECOND / 2;
+const ANSWER_GRACE = SECOND / 2; // the broker ends a bounded wait; when it stays silent, the client does after this
 const LEAST_WAIT = 1; // 0 would turn a bounded wait into one try
 export const LEAST_PAUSE = 10;
+const TOLD = ['DRAINING', 'QUOTA_EXCEEDED', 'STORE_UNAVAILABLE', 'QUORUM_NOT_REACHED']; // why no session begins
+export const OVER: Refusal = {reason: 'NOT_HOLDER', message: 'the lock has ended'};
 
-/** A release that is not answered. Of two for one lease, at both of its sessions, the later answer ends both. */
-export interface PendingRelease {
-  tell: TellOutcome | undefined;
-  link: Link;
-  twin?: number;
-  ofTwin?: Outcome;
-}
+export type Reply = Refusal | Outcome | undefined; // to a command; undefined: it is done
+type Heard = (reply: Reply, now: number) => void;
 
-export interface PendingDowngrade {
-  tell: Answer;
-  lease: Lease;
-  link: Link | undefined; // undefined: not sent, because the lease is on its way
-}
+export const newKey = (): string => randomBytes(16).toString('hex');
 
 export interface TableSettings {
   address: string;
@@ -47,20 +38,19 @@ export class TableBase {
   readonly links: [Link, Link] = [new Link(), new Link()];
   present: 0 | 1 = 0;
   readonly live = new Map<number, Lease>(); // by id, in any phase but ENDED
-  readonly releases = new Map<number, PendingRelease>();
-  readonly downgrades = new Map<number, PendingDowngrade>();
-  readonly moves = new Map<number, Move>(); // that are sent, by the id of each hold's command
-  readonly timeouts = new Timeouts();
-  leftovers: {lease: Lease; requestId: string; lapsed: boolean}[] = []; // that ended while no session had them
+  readonly moves = new Map<number, Lease>(); // by the id of an adoption that is not answered
+  readonly asked = new Map<number, {link: Link; heard: Heard}>(); // the other commands without an answer, but acquires
+  leftovers: Return[] = []; // that no session could take back
   effects: (() => void)[] = [];
   closed = false;
   moving = false; // some lease is not at the present link
   wake = NEVER;
   leaseDeadline = NEVER;
   movesAt = NEVER;
+  requestsAt = NEVER; // before that, no request is to be given up
   lastFailure: Refusal | undefined;
-  nextId = 1;
-  private readonly requestPrefix = randomBytes(16).toString('hex');
+  private nextId = 1;
+  protected readonly requestPrefix = newKey();
   protected sessions = 0; // opened so far
 
   constructor(readonly settings: TableSettings) {
@@ -81,39 +71,48 @@ export class TableBase {
     if (at < this.wake) this.wake = at;
   }
 
-  newRequest(specs: readonly LockSpec[], wait: number | undefined, now: number, answer: Answer,
-    onQueued: ((queued: AcquireQueued) => void) | undefined): Request {
-    const request = new Request(now, answer, onQueued);
-    const first = this.takeIds(specs.length);
-    request.leases = specs.map((spec, i) => new Lease(first + i, request, spec));
-    request.oneTry = wait !== undefined && wait <= 0;
-    if (wait !== undefined && wait > 0) request.waitUntil = now + wait;
-    if (!request.oneTry) request.requestId = `${this.requestPrefix}${first}`;
-    return request;
+  /** Has sendMoves() called then. */
+  moveAt(at: number): void {
+    this.movesAt = Math.min(this.movesAt, at);
+    this.wakeAt(this.movesAt);
   }
 
-  /** For how long a broker is looked for. */
-  private patience(request: Request): number {
-    if (this.settings.unreachableAfter !== undefined) return this.settings.unreachableAfter;
-    if (request.oneTry) return SECOND;
-    return request.waitUntil === NEVER ? 10 * SECOND : NEVER;
+  /** Sends a command; `heard` gets its answer, or UNREACHABLE when the stream breaks before. Returns its id. */
+  ask(link: Link, command: Command, heard: Heard): number {
+    const id = this.takeIds();
+    this.asked.set(id, {link, heard});
+    link.send(id, command);
+    return id;
   }
 
-  /** Sets when a waiting request is given up. */
+  /** False: it is no answer to a command that was asked. */
+  reply(id: number, reply: Reply, now: number): boolean {
+    const asked = this.asked.get(id);
+    this.asked.delete(id);
+    asked?.heard(reply, now);
+    return asked !== undefined;
+  }
+
+  /** Sets when a waiting request is given up: one that no broker has, when none was found for so long. */
   schedule(request: Request): void {
-    const at = request.stranded === NEVER ? request.waitUntil + ANSWER_GRACE
-      : Math.min(request.waitUntil, request.stranded + this.patience(request));
-    this.timeouts.set(request, at);
-    this.wakeAt(at);
+    const {oneTry, stranded, waitUntil} = request;
+    const patience = this.settings.unreachableAfter ?? (oneTry ? SECOND : waitUntil === NEVER ? 10 * SECOND : NEVER);
+    request.giveUpAt = stranded === NEVER ? waitUntil + ANSWER_GRACE : Math.min(waitUntil, stranded + patience);
+    this.requestsAt = Math.min(this.requestsAt, request.giveUpAt);
+    this.wakeAt(request.giveUpAt);
   }
 
-  strand(request: Request, now: number): void {
+  unsend(request: Request): void {
     request.link = undefined;
     for (const lease of request.leases) {
       lease.phase = Phase.WAITING;
       lease.link = undefined;
     }
-    if (request.stranded === NEVER) request.stranded = now;
+  }
+
+  strand(request: Request, now: number): void {
+    this.unsend(request);
+    request.stranded = Math.min(request.stranded, now);
     this.schedule(request);
   }
 
@@ -126,6 +125,10 @@ export class TableBase {
     return found;
   }
 
+  held(): Lease[] {
+    return [...this.live.values()].filter(lease => lease.phase === Phase.HELD);
+  }
+
   refuse(request: Request, refusal: Refusal): void {
     for (const lease of request.leases) {
       this.live.delete(lease.id);
@@ -136,10 +139,8 @@ export class TableBase {
 
   answer(request: Request, refusal: Refusal | undefined): void {
     const {answer} = request;
-    this.timeouts.set(request, NEVER);
-    if (answer === undefined) return;
     request.answer = undefined;
-    this.effects.push(() => { answer(refusal); });
+    if (answer !== undefined) this.effects.push(() => { answer(refusal); });
   }
 
   /** Tells the broker that this request is given up. Grants that are on their way go back by themselves. */
@@ -148,7 +149,7 @@ export class TableBase {
     if (link === undefined || !link.streaming || link.leaving) return;
     if (link.drop(request.first.id)) return; // the broker has not heard of it
     for (const lease of request.leases) { // each: the grants of some may be on their way
-      if (lease.phase === Phase.GRANTED) this.sendRelease(link, lease.id, false);
+      if (lease.phase === Phase.GRANTED) this.sendRelease(link, lease.id, new Return(lease, false));
       else link.send(0, {$case: 'cancel', cancel: {acquireId: lease.id}});
     }
   }
@@ -175,42 +176,77 @@ export class TableBase {
   /** Whether the same owner holds the lock through another session: it would wait for itself there. */
   private heldElsewhere(request: Request): boolean {
     const asked = request.first.spec;
-    if (!this.moving || !asked.reentrant) return false;
-    return [...this.live.values()].some(({phase, link, spec}) => phase === Phase.HELD && link !== this.link
-      && spec.reentrant && spec.key === asked.key && spec.owner === asked.owner && spec.namespace === asked.namespace);
+    return this.moving && asked.reentrant && this.held().some(({link, spec}) => link !== this.link && spec.reentrant
+      && spec.key === asked.key && spec.owner === asked.owner && spec.namespace === asked.namespace);
   }
 
   sendHeldBack(now: number): void {
     if (!this.link.streaming || this.link.leaving) return;
-    for (const request of this.waiting()) {
-      if (request.link === undefined) this.sendRequest(request, now);
-    }
+    for (const request of this.waiting()) if (request.link === undefined) this.sendRequest(request, now);
   }
 
-  /** Returns the id of the release. */
-  sendRelease(link: Link, acquireId: number, lapsed: boolean, tell?: TellOutcome): number {
-    const id = this.takeIds();
-    link.send(id, {$case: 'release', release: {acquireId, leaseId: '', lapsed}});
-    this.releases.set(id, {tell, link});
-    return id;
+  unreachable(since: number, now: number): Refusal {
+    const failure = this.lastFailure;
+    const reason = failure !== undefined && TOLD.includes(failure.reason) ? failure.reason : 'UNREACHABLE';
+    const why = failure === undefined || failure.message === '' ? '' : `: ${failure.message}`;
+    const waited = now - since;
+    const where = `no broker at ${this.settings.address} took it within ${Math.floor(waited)} ms${why}`;
+    return {reason, waited, message: `${where}; check that distlockd runs there, or set DISTLOCK_SERVER`};
   }
 
-  /** Releases the lease at every session that may have it. Does not end it. */
-  giveBack(lease: Lease, lapsed: boolean, tell?: TellOutcome): void {
-    const {link, move} = lease;
-    const here = link === undefined ? 0 : this.sendRelease(link, lease.id, lapsed, tell);
-    let there = 0;
-    if (move?.through !== undefined) {
-      const index = move.holds.indexOf(lease);
-      there = this.sendRelease(move.through, move.id + index, lapsed, here === 0 ? tell : undefined);
-      move.holds[index] = undefined;
+  /** Those of a reentrant lease that are still held; of another one, itself. */
+  holdsOf(lease: Lease): Lease[] {
+    return lease.spec.reentrant ? this.held().filter(other => lease.same(other)) : [lease];
+  }
+
+  sendRelease(link: Link, acquireId: number, back: Return): void {
+    back.missing += 1;
+    this.ask(link, {$case: 'release', release: {acquireId, leaseId: '', lapsed: back.lapsed}},
+      reply => { this.returned(back, reply); });
+  }
+
+  private returned(back: Return, reply: Reply): void {
+    if (typeof reply === 'object') {
+      back.broken ||= reply.reason === 'UNREACHABLE';
+      back.heard(reply.reason === 'NOT_HOLDER' ? 'ALREADY_GONE' : 'UNKNOWN');
+    } else {
+      back.heard(reply ?? 'UNKNOWN');
     }
-    if (here !== 0 && there !== 0) {
-      (this.releases.get(here) as PendingRelease).twin = there;
-      (this.releases.get(there) as PendingRelease).twin = here;
-    } else if (here === 0 && there === 0 && tell !== undefined) {
-      this.effects.push(() => { tell('UNKNOWN'); });
+    if (back.missing > 0) return;
+    const {outcome, tell} = back;
+    back.tell = undefined;
+    if (tell !== undefined) this.effects.push(() => { tell(outcome); });
+    if (back.broken && outcome === 'UNKNOWN') this.leaveOver(back);
+  }
+
+  /** For the next session, which adopts it and releases it then. */
+  leaveOver({lease, lapsed, key}: Return): void {
+    // Other holds of a reentrant lease move it, with what is left of it.
+    if (this.closed || this.holdsOf(lease).some(hold => hold !== lease)) return;
+    const back = new Return(lease, lapsed);
+    back.key = key === '' ? newKey() : key;
+    this.leftovers.push(back);
+    this.moveAt(0);
+  }
+
+  /** Releases the lease at every session that may have it. Does not end it. `gone`: its own has it no more. */
+  giveBack(lease: Lease, lapsed: boolean, tell?: TellOutcome, gone = false): void {
+    const back = new Return(lease, lapsed, tell);
+    if (lease.link !== undefined && !gone) this.sendRelease(lease.link, lease.id, back);
+    if (lease.to !== undefined) {
+      this.sendRelease(lease.to, lease.toId, back);
+      this.unaskMove(lease);
     }
+    if (back.missing > 0 || gone) return;
+    back.missing = 1;
+    back.broken = true;
+    this.returned(back, 'UNKNOWN');
+  }
+
+  /** Its adoption is answered, or will not be. */
+  unaskMove(lease: Lease): void {
+    this.moves.delete(lease.toId);
+    lease.to = undefined;
   }
 
   /** Final. `tell`: the program is told of a loss. */
@@ -219,18 +255,9 @@ export class TableBase {
     lease.phase = Phase.ENDED;
     lease.cause = cause;
     lease.message = message;
-    lease.move = undefined;
-    const ended: Refusal = {reason: 'NOT_HOLDER', message: 'the lock has ended'};
-    for (const [id, waits] of this.downgrades) {
-      if (waits.link !== undefined || waits.lease !== lease) continue;
-      this.downgrades.delete(id);
-      this.effects.push(() => { waits.tell(ended); });
-    }
-    if (this.moving && lease.spec.reentrant) { // an acquire of that owner may have waited for its arrival
-      this.movesAt = 0;
-      this.wakeAt(0);
-    }
-    this.tellChange(lease, ended);
+    for (const answer of lease.downgrades.splice(0)) this.effects.push(() => { answer(OVER); });
+    this.tellChange(lease, OVER);
+    if (this.moving && lease.spec.reentrant) this.moveAt(0); // an acquire of that owner may have waited for its arrival
     if (tell) this.effects.push(...lease.onEnd);
     lease.onEnd = [];
   }
@@ -242,23 +269,14 @@ export class TableBase {
   }
 
   /** Ends a held lease that is not released by the program, and sees that the broker frees it. */
-  lose(lease: Lease, cause: string, message: string): void {
-    this.giveBack(lease, true);
+  lose(lease: Lease, cause: string, message: string, gone = false): void {
+    this.giveBack(lease, true, undefined, gone);
     this.end(lease, cause, message);
-  }
-
-  /** Before a lease ends: when no session can release it, the next one adopts it and releases it then. */
-  rememberLeftover(lease: Lease, lapsed: boolean): void {
-    if (lease.link !== undefined || lease.move?.through !== undefined) return;
-    if (this.holdsOf(lease).length > 1) return; // the others move it
-    this.leftovers.push({lease, requestId: lease.move?.requestId ?? randomBytes(16).toString('hex'), lapsed});
   }
 
   /** Ends the lease if its deadline has passed. True: it is still held. */
   notice(lease: Lease, now: number): boolean {
-    if (lease.phase !== Phase.HELD) return false;
-    if (now < lease.deadline) return true;
-    this.rememberLeftover(lease, true);
+    if (lease.phase !== Phase.HELD || now < lease.deadline) return lease.phase === Phase.HELD;
     const link = lease.link ?? this.link;
     const heard = link.streaming && link.opened && now < link.session.deadline;
     if (heard && lease.risk !== undefined) {
@@ -270,11 +288,6 @@ export class TableBase {
       this.lose(lease, 'LAPSED', 'the broker was not heard until the deadline');
     }
     return false;
-  }
-
-  holdsOf(lease: Lease): Lease[] {
-    if (!lease.spec.reentrant) return [lease];
-    return [...this.live.values()].filter(other => other.phase === Phase.HELD && lease.same(other));
   }
 
   /**
@@ -291,15 +304,5 @@ export class TableBase {
   beatHalfWay(link: Link, deadline: number, now: number): void {
     link.heartbeatAt = Math.min(link.heartbeatAt, now + Math.max((deadline - now) / 2, LEAST_PAUSE));
     this.wakeAt(link.heartbeatAt);
-  }
-
-  unreachable(since: number, now: number): Refusal {
-    const failure = this.lastFailure;
-    const told = ['DRAINING', 'QUOTA_EXCEEDED', 'STORE_UNAVAILABLE', 'QUORUM_NOT_REACHED'];
-    const reason = failure !== undefined && told.includes(failure.reason) ? failure.reason : 'UNREACHABLE';
-    const why = failure === undefined || failure.message === '' ? '' : `: ${failure.message}`;
-    const waited = now - since;
-    const where = `no broker at ${this.settings.address} took it within ${Math.floor(waited)} ms${why}`;
-    return {reason, waited, message: `${where}; check that distlockd runs there, or set DISTLOCK_SERVER`};
   }
 }

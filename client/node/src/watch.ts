@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Watching locks, over reconnects.
-import {setTimeout as sleep} from 'node:timers/promises';
 import type {ServiceError} from '@grpc/grpc-js';
+import {onAbort} from './abort.js';
 import type {Codec} from './channel.js';
 import {lockInfoOf} from './convert.js';
-import {type Core, guarded} from './core.js';
-import {AbortError, errorOf, isAborted} from './errors.js';
+import type {Core} from './core.js';
+import {AbortError, errorOf, guarded, isAborted} from './errors.js';
 import {PERMANENT} from './events.js';
 import {WatchLockRequest, WatchLockResponse, WatchLocksRequest, WatchLocksResponse,
 } from './generated/distlock/v1/look_pb.js';
@@ -87,7 +87,7 @@ async function* states<Q, A>(core: Core, kind: Kind<Q, A>, signal: AbortSignal |
     stream.on('error', () => undefined); // the iteration below throws it; after that nobody else needs it
     const stop = (): void => { stream.cancel(); };
     const forget = core.whenClosed(stop);
-    signal?.addEventListener('abort', stop, {once: true});
+    const deafen = onAbort(signal, stop);
     kind.begin?.();
     try {
       for await (const answer of stream) {
@@ -100,7 +100,7 @@ async function* states<Q, A>(core: Core, kind: Kind<Q, A>, signal: AbortSignal |
       if (kind.final.includes(refusal.reason)) throw errorOf(refusal);
       if (refusal.reason === 'UNREACHABLE' || refusal.reason === 'DRAINING') core.nextLookup(connection);
     } finally {
-      signal?.removeEventListener('abort', stop);
+      deafen();
       forget();
       stop();
     }
@@ -111,5 +111,13 @@ async function* states<Q, A>(core: Core, kind: Kind<Q, A>, signal: AbortSignal |
 }
 
 async function pauseUnless(signal: AbortSignal | undefined, pause: number): Promise<void> {
-  await sleep(pause, undefined, signal === undefined ? {} : {signal}).catch(() => undefined);
+  await new Promise<void>(resolve => {
+    const timer = setTimeout(done, pause);
+    const deafen = onAbort(signal, done);
+    function done(): void {
+      clearTimeout(timer);
+      deafen();
+      resolve();
+    }
+  });
 }

@@ -57,6 +57,11 @@ export class ExecutionError extends Error {
   readonly attempts: readonly never[] = [];
 }
 
+/** One attempt found the lock held. For `instanceof` only: the broker attempts, and ExecutionError tells of the end. */
+export class ResourceLockedError extends Error {
+  override name = 'ResourceLockedError';
+}
+
 /** The name of version 4. */
 export {ExecutionError as LockError};
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The inside of a client: the lock table, its streams, and the one timer, for deadlines, heartbeats and reconnects.
+//
+// 1. What the program calls is a turn of the table. Its callbacks run when the turn is over, and may call again.
+// 2. Commands that gather while one event is handled, or while a message is being written, leave together.
+// 3. While nothing is held, waited for or unanswered, neither the timer nor a socket keeps the process alive, and a
+//    session that ends is opened again only by the next call.
+// 4. Nothing here knows the program's objects: they may be dropped (core.ts).
+import {status as grpcStatus, type StatusObject} from '@grpc/grpc-js';
+import type {Addresses} from './addresses.js';
+import {bearerNow} from './bearer.js';
+import {Connection, type SessionCall} from './channel.js';
+import {clock, NEVER, SECOND} from './clock.js';
+import {guarded, type Refusal} from './errors.js';
+import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+import {type Lease, Phase} from './lease.js';
+import type {Link} from './link.js';
+import {LockTable} from './lock_table.js';
+import {Sockets} from './sockets.js';
+import {refusalOfStatus} from './status.js';
+
+const RECONNECT_INITIAL = SECOND / 50;
+const RECONNECT_MAX = 2 * SECOND;
+const CONNECT_TIMEOUT = 5 * SECOND;
+const PAUSE_WHILE_MOVING = SECOND / 5; // leases wait for a session that adopts them, and their last promises run out
+const CLOSE_PATIENCE = SECOND;
+const LONGEST_TIMER = 3600 * SECOND;
+
+/** One Session call. */
+interface Stream {
+  readonly link: Link;
+  readonly connection: Connection;
+  readonly sockets: Sockets;
+  readonly call: SessionCall;
+  writing: boolean;
+  looking: boolean; // whether the token has changed
+  over: boolean; // the table has heard of its end
+  readonly ended: Promise<void>;
+}
+
+export interface EngineSettings {
+  address: string;
+  label: string;
+  /** Milliseconds; undefined: by the wait. */
+  unreachableAfter: number | undefined;
+  /** The broker goes down, and not all locks can follow to another one. Milliseconds that are left. */
+  onDraining: ((timeLeft: number) => void) | undefined;
+  onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;
+}
+
+export class Engine {
+  readonly table: LockTable;
+  closing = false;
+  private readonly streams: [Stream | undefined, Stream | undefined] = [undefined, undefined];
+  private present: 0 | 1 = 0;
+  private reconnectAt = 0;
+  private bound = RECONNECT_INITIAL;
+  private timer: NodeJS.Timeout | undefined;
+  private armed = NEVER;
+  private keeps = true;
+  private flushing = false;
+  private jumped = clock.jumped;
+
+  /** Of the handles of locks. Runs between two turns of the event loop, never inside a call. */
+  readonly handles = new FinalizationRegistry<Lease>(lease => { this.onDropped(lease); });
+
+  /** `onOpened`: told where a session was opened. */
+  constructor(private readonly settings: EngineSettings, private readonly addresses: Addresses,
+    private readonly onOpened: (address: string) => void) {
+    const {address, label, unreachableAfter} = settings;
+    const brokers = addresses.all.length;
+    this.table = new LockTable({address, brokers, label, unreachableAfter, connectTimeout: CONNECT_TIMEOUT});
+  }
+
+  /** A turn of the table. */
+  turn<T>(act: (table: LockTable, now: number) => T): T {
+    const result = act(this.table, this.now());
+    this.changed();
+    return result;
+  }
+
+  /** Whether a lock is held at this moment. Only one whose deadline has passed needs a turn. */
+  holds(lease: Lease): boolean {
+    if (lease.phase !== Phase.HELD || this.now() < lease.deadline) return lease.phase === Phase.HELD;
+    return this.turn((table, now) => table.notice(lease, now));
+  }
+
+  private onDropped(lease: Lease): void {
+    if (lease.phase !== Phase.HELD) return;
+    const told = [...lease.onEnd]; // the observer; a handle that tells of a loss is not dropped
+    this.turn((table, now) => { table.release(lease, undefined, now); });
+    for (const tell of told) tell();
+    process.emitWarning(`distlock: the lock ${JSON.stringify(lease.spec.key)} was given back because its handle was `
+      + 'dropped: keep what lock() returns, and release it');
+  }
+
+  /** Gives all back and waits up to a second for the broker's answer. */
+  async close(): Promise<void> {
+    if (this.closing) return;
+    this.closing = true;
+    this.turn((table, now) => { table.close(now); });
+    await Promise.all(this.streams.map(async stream => {
+      if (stream === undefined) return;
+      this.flush(stream);
+      if (stream.link.opened) await this.patiently(stream.ended); // one that is not even open holds nothing
+      stream.call.cancel();
+      stream.connection.close();
+    }));
+    clearTimeout(this.timer);
+  }
+
+  private async patiently(ended: Promise<void>): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>(resolve => { timer = setTimeout(resolve, CLOSE_PATIENCE); });
+    await Promise.race([ended, patience]);
+    clearTimeout(timer);
+  }
+
+  private now(): number {
+    const now = clock.now();
+    if (clock.jumped !== this.jumped) {
+      this.table.prolongWaits(clock.jumped - this.jumped, now);
+      this.jumped = clock.jumped;
+    }
+    return now;
+  }
+
+  /** After each change of the table. */
+  private changed(): void {
+    this.runEffects();
+    if (this.flushing) return;
+    this.flushing = true;
+    process.nextTick(() => { // after all that the present event has resolved
+      this.flushing = false;
+      this.proceed();
+    });
+  }
+
+  private runEffects(): void {
+    while (this.table.effects.length > 0) {
+      const {effects} = this.table;
+      this.table.effects = [];
+      for (const effect of effects) guarded('a callback', effect);
+    }
+  }
+
+  /** Does what is due, sends what has gathered, and sets the timer. */
+  private proceed(): void {
+    const {table} = this;
+    const now = this.now();
+    for (const stream of this.streams) {
+      if (stream === undefined || !table.lapsed(stream.link, now)) continue;
+      const why = stream.link.opened ? 'the broker was not heard for the whole validity'
+        : 'no answer to Open within the connect timeout';
+      this.breakStream(stream, 'LAPSED', why, undefined);
+    }
+    table.tick(now);
+    if (table.present !== this.present) { // the table has left a broker: the next one, at once
+      this.present = table.present;
+      this.addresses.next();
+      this.reconnectAt = 0;
+    }
+    if (this.streams[this.present] === undefined && now >= this.reconnectAt && this.wanted) this.open(now);
+    for (const stream of this.streams) if (stream !== undefined) this.flush(stream);
+    const {drainingFor} = table;
+    table.drainingFor = undefined;
+    if (drainingFor !== undefined) guarded('onDraining', () => this.settings.onDraining?.(drainingFor));
+    this.runEffects();
+    this.arm(now);
+  }
+
+  /** Whether a session is needed. */
+  private get wanted(): boolean {
+    return !this.closing && (this.table.live.size > 0 || this.table.leftovers.length > 0);
+  }
+
+  private arm(now: number): void {
+    const reconnects = this.streams[this.present] === undefined && this.wanted;
+    const due = Math.min(this.table.wake, reconnects ? this.reconnectAt : NEVER);
+    if (due !== this.armed && !(this.armed < due && this.armed > now)) {
+      clearTimeout(this.timer);
+      this.armed = due;
+      this.timer = due === NEVER || this.closing ? undefined : this.startTimer(due - now);
+    }
+    const keeps = !this.table.idle || this.streams.some(stream => stream?.writing === true);
+    if (keeps === this.keeps) return;
+    this.keeps = keeps;
+    if (keeps) this.timer?.ref();
+    else this.timer?.unref();
+    for (const stream of this.streams) stream?.sockets.keepAlive(keeps);
+  }
+
+  private startTimer(delay: number): NodeJS.Timeout {
+    // Timers may come up to a millisecond early.
+    const timer = setTimeout(() => {
+      this.armed = NEVER;
+      this.proceed();
+    }, Math.min(Math.max(Math.ceil(delay), 1), LONGEST_TIMER));
+    return this.keeps ? timer : timer.unref();
+  }
+
+  private open(now: number): void {
+    const connection = new Connection(this.addresses.present);
+    const sockets = new Sockets(this.keeps);
+    const call = connection.session(sockets);
+    let end = (): void => undefined;
+    const ended = new Promise<void>(resolve => { end = resolve; });
+    const {link} = this.table;
+    const stream: Stream = {link, connection, sockets, call, writing: false, looking: false, over: false, ended};
+    call.on('data', (response: SessionResponse) => { this.onResponse(stream, response); });
+    call.on('error', () => undefined); // 'status' tells the same
+    call.on('status', (status: StatusObject) => {
+      end();
+      this.onStreamEnd(stream, status);
+    });
+    this.streams[this.present] = stream;
+    this.table.start(now);
+  }
+
+  private flush(stream: Stream): void {
+    if (stream.writing || stream.over) return;
+    if (stream.link.heartbeatDue && stream.link.authenticates) void this.showAnew(stream);
+    const message = this.table.pack(stream.link, this.now());
+    if (message === undefined) return;
+    stream.writing = true;
+    stream.call.write(message, () => {
+      stream.writing = false;
+      if (stream.over) return;
+      this.flush(stream);
+      if (this.table.idle) this.changed(); // the process need not be kept alive any more
+    });
+  }
+
+  /** Brings a token that has changed to the session. The file may be slow to read: no heartbeat waits for it. */
+  private async showAnew(stream: Stream): Promise<void> {
+    if (stream.looking) return;
+    stream.looking = true;
+    const {connection, link} = stream;
+    const authorization = await bearerNow(connection.address);
+    stream.looking = false;
+    if (authorization === undefined || stream.over) return;
+    if (authorization === connection.shown && !link.proofRefused) return;
+    connection.shown = authorization;
+    this.turn(table => { table.authenticate(link, authorization); });
+  }
+
+  private onResponse(stream: Stream, response: SessionResponse): void {
+    if (stream.over) return;
+    const {link} = stream;
+    const wasOpen = link.opened;
+    const now = this.now();
+    for (const event of response.events) this.table.onEvent(link, event, now);
+    if (link === this.table.link && link.acked) {
+      this.bound = RECONNECT_INITIAL;
+      this.addresses.succeed();
+    }
+    if (link.opened && !wasOpen) {
+      this.onOpened(stream.connection.address);
+      this.tellSession('opened', stream);
+    }
+    this.changed();
+  }
+
+  private onStreamEnd(stream: Stream, status: StatusObject): void {
+    const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status);
+    const known = stream.over;
+    const why = `the stream to the broker ended${failure === undefined ? '' : `: ${failure.message}`}`;
+    this.breakStream(stream, failure?.reason === 'LEASE_LOST' ? 'LAPSED' : 'DISCONNECTED', why, failure);
+    if (failure !== undefined && !known) this.table.onStatus(failure);
+    stream.connection.close();
+    this.tellSession('ended', stream);
+    if (!this.closing) this.changed();
+  }
+
+  private tellSession(what: 'opened' | 'ended', {connection: {address}}: Stream): void {
+    this.table.effects.push(() => this.settings.onSession?.(what, address));
+  }
+
+  private breakStream(stream: Stream, cause: string, why: string, failure: Refusal | undefined): void {
+    if (stream.over) return;
+    stream.over = true;
+    this.table.onBroken(stream.link, cause, why, this.now());
+    const index = stream.link === this.table.links[0] ? 0 : 1;
+    this.streams[index] = undefined;
+    stream.call.cancel();
+    if (index === this.present) this.planReconnect(failure);
+  }
+
+  private planReconnect(failure: Refusal | undefined): void {
+    this.reconnectAt = 0;
+    const anotherMayDo = failure === undefined || failure.reason === 'UNREACHABLE' || failure.reason === 'DRAINING';
+    if (this.addresses.next() && anotherMayDo) return;
+    let pause = Math.random() * this.bound + Math.min(failure?.retryAfter ?? 0, RECONNECT_MAX);
+    this.bound = Math.min(2 * this.bound, RECONNECT_MAX);
+    if (this.table.moving || this.table.leftovers.length > 0) pause = Math.min(pause, PAUSE_WHILE_MOVING);
+    this.reconnectAt = this.now() + pause;
+  }
+}
