@@ -24,10 +24,14 @@ def test_honest_callers_lose_nothing(name):
     if name in WITH_HARDENED_GRPC and not is_hardened():
         pytest.skip("this broker is built with DISTLOCK_GRPC=system")
     attack, _, over = name.partition("/")
-    row = run_attack(attack, SECONDS, over or "tcp", sessions=SESSIONS)
-    assert row["alive"] and row["honest"]["lost"] == 0 and not row["honest"]["ended"], row
-    assert row["served_s"] < 5 and row["grew_mb"] < GROWTH_MB, row
-    assert row["cuts"] or row["refused"], row
+    # A busy machine may leave the attacker no time to be noticed in.
+    for seconds in (SECONDS, 4 * SECONDS):
+        row = run_attack(attack, seconds, over or "tcp", sessions=SESSIONS)
+        assert row["alive"] and row["honest"]["lost"] == 0 and not row["honest"]["ended"], row
+        assert row["served_s"] < 5 and row["grew_mb"] < GROWTH_MB, row
+        if row["cuts"] or row["refused"]:
+            return
+    pytest.fail(f"nothing was cut or refused: {row}")
 
 
 @pytest.mark.parametrize("name", unread_sessions.ATTACKS)
