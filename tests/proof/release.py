@@ -52,7 +52,7 @@ class List:
         return track.page(self.record.rows(), {stage.name: stage for stage in self.stages})
 
     def write_page(self):
-        new = self.track.with_suffix(".new")
+        new = self.track.with_suffix(".new.md")  # one that a killed run has left is a page, too, and no code
         new.write_text(self.page(), encoding="utf-8")
         os.replace(new, self.track)
 

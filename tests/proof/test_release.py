@@ -13,6 +13,7 @@ from table import NOT_SIMULATED, STAGES
 OK, FAILED, USAGE, MORE = 0, 1, 64, 75
 EACH_ROW_IS_GOOD = "shift; for row; do echo $row: good; done"
 # The first piece passes; the next one tells its process and goes on for ever.
+RELEASE = HERE / "release.py"
 SECOND_HANGS = "[ -e begun ] && { echo $$ >pid; exec sleep 1000; }; touch begun"
 
 
@@ -120,6 +121,15 @@ def test_two_runs_side_by_side_lose_no_piece_and_share_the_work(place):
     assert OK in codes and set(codes) <= {OK, MORE}
     assert len(place.seeds()) == len(set(place.seeds())) == 300
     assert len(place.rows("worlds")) == 30
+
+
+def test_a_page_that_a_killed_run_has_left_half_written_is_no_change_of_the_code(place):
+    writing = [call for call in RELEASE.read_text(encoding="utf-8").splitlines() if "new = self.track.with" in call]
+    left = place.folder / "tests" / ("track_record" + writing[0].split('"')[1])
+    left.write_text("| half", encoding="utf-8")
+    place.does(EACH_ROW_IS_GOOD)
+    place.run("--only", "table")
+    assert not left.exists()
 
 
 def test_what_a_run_has_claimed_is_not_run_by_another(place):
