@@ -2,6 +2,7 @@
 """Servers of a quorum that are not as they should be: slow ones, a majority that was restarted empty, one whose clock
 is set, one with replicas; and what the status says of them.
 """
+import base64
 import re
 import shutil
 import subprocess
@@ -136,3 +137,17 @@ def test_replicas_behind_a_server_are_warned_of(world):
     world.redis(name="replica", tcp=True, args=("--replicaof", "127.0.0.1", quorum.servers[1].port))
     eventually(lambda: "has replicas" in broker.log(), "the warning")
     assert f"127.0.0.1:{quorum.servers[1].port} has replicas" in broker.log()
+
+
+def test_a_page_token_of_another_store_ends_no_broker(world):
+    quorum = ServerSet(world, 3)
+    daemon = start(world, quorum)
+    with daemon.client() as client:
+        client.acquire(client.spec("k", ttl=TTL_S))
+        binding = client.locks().next_page_token[:12]
+        of_one_server = binding + base64.urlsafe_b64encode(b"all").decode().rstrip("=")
+        quorum.servers[0].kill()
+        eventually(lambda: any("down" in line for line in status(daemon)), "the loss of a server")
+        assert [lock.key for lock in client.locks(page_token=of_one_server).locks] in ([], ["k"])
+        assert [lock.key for lock in client.locks(page_token=binding + "1:0:").locks] == ["k"]
+        assert client.status().leases == 0  # the broker lives, and the lease is detached

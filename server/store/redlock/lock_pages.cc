@@ -41,6 +41,7 @@ struct LockPages::Listing {
   size_t unreachable = 0;
   std::vector<std::optional<LockView>> found;  // by place in the page; unset: it is not shown here
   size_t waiting = 0;
+  absl::Status trouble;  // of a lock that too few servers show
 
   // SERVER:BEGAN,BEGAN,...:TOKEN of that server's listing. False: it is none.
   bool Resume(std::string_view page_token) {
@@ -151,6 +152,7 @@ void LockPages::ListFrom(const std::shared_ptr<Listing>& listing) {
     listing->began.resize(listing->server, 0);
     listing->began.push_back(clock.known() ? clock.ShownBy(timers_->Now()).us : 0);
   }
+  listing->began.resize(listing->server + 1, 0);  // also for a token that is none of ours
   listing->servers[listing->server]->List(
       listing->wanted.escaped_namespace, listing->wanted.escaped_key_prefix, listing->wanted.page_size,
       listing->inner_token, listing->timeout,
@@ -189,9 +191,11 @@ void LockPages::OnListed(const std::shared_ptr<Listing>& listing, size_t at, abs
     if (merged.holders.size() > kMaxListedHolders) merged.holders.resize(kMaxListedHolders);
     listing->found[at] = shown || merged.holders.empty() ? std::nullopt : std::optional(std::move(merged));
   } else {
-    listing->found[at].reset();
+    // A page without it would look complete.
+    listing->trouble = views.status();
   }
   if (--listing->waiting > 0) return;
+  if (!listing->trouble.ok()) return listing->done(listing->trouble);
   LockPage page{.locks = {}, .next_page_token = listing->inner_token, .held_off = {}};
   for (auto& view : listing->found) {
     if (view) page.locks.push_back(*std::move(view));
