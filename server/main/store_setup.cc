@@ -31,8 +31,7 @@ absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
   const bool outlives = !options.embedded_dir.empty();
   // The embedded server changes its working directory before it opens anything.
   const std::string dir = outlives ? std::filesystem::absolute(options.embedded_dir).string() : "";
-  auto started = store::EmbeddedServer::Start(
-      {.server = options.embedded_server, .dir = dir, .outlives = outlives});
+  auto started = store::EmbeddedServer::Start({.server = options.embedded_server, .dir = dir, .outlives = outlives});
   if (!started.ok()) return started.status();
   setup.embedded = *std::move(started);
   setup.options.url = setup.embedded->Url();
