@@ -30,7 +30,7 @@ struct LeaseArgs {
   std::string lease_id;
 };
 
-// Who gives a lock's name where a lease is wanted has no lease, and often means this.
+// A caller that gives a lock's name where a lease is wanted has no lease, and often means force-release.
 constexpr char kForceInstead[] = "; distlockctl force-release NAME takes a lock from whoever holds it";
 
 // In the format that systemd's EnvironmentFile= and a shell's `.` read; no value needs quoting.
@@ -237,7 +237,7 @@ void AddLeaseCommands(CLI::App& app, Context& context) {
   AddLeaseId(*release, *release_args);
   AddContextFlags(*release, context);
   release->footer(
-      "It takes a lease, not a lock's name: distlockctl force-release NAME takes a lock from whoever holds it.\n\n"
+      "LEASE_ID names a lease and no lock: distlockctl force-release NAME takes a lock from whoever holds it.\n\n"
       "Examples:\n"
       "  distlockctl release                     # DISTLOCK_LEASE_ID\n"
       "  distlockctl release - < /run/nightly/lease");

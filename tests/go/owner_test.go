@@ -11,7 +11,7 @@ import (
 	distlock "distlock.dev/client/go"
 )
 
-// What nobody can give back any more is given back.
+// The package gives back a lock whose handle the program has dropped.
 
 func TestWhatIsGivenBackWhileNoBrokerIsThereIsFreeAsSoonAsOneIs(t *testing.T) {
 	b := newWorld(t).broker("a")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the objects of a program share: the client, its locks, its watches. When the last of them is dropped, all is
-// given back and the connection is closed: the engine, which timers and sockets keep, knows none of them.
+// The core that all objects of a program share: the client, its locks, its watches. When the last of them is dropped,
+// the core gives all back and closes the connection: the engine, which timers and sockets keep, knows none of them.
 import {Addresses} from './addresses.js';
 import {Connection} from './channel.js';
 import {Engine, type EngineSettings} from './engine.js';

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the lock table keeps of a request, and of each lock that it asks for.
+// The records of the lock table: of a request, and of each lock that the request asks for.
 import {NEVER} from './clock.js';
 import type {Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';

@@ -108,6 +108,7 @@ uint64_t Candidates::OnFound(Candidate& candidate, const Sent& sent, const Voted
   Stand& stand = candidate.stands[sent.node];
   if (sent.id != candidate.round) return 0;
   stand.answer = StandAnswer::kFailed;
+  stand.trouble.clear();
   stand.found = voted.token;
   stand.token = 0;
   const size_t count = std::count_if(candidate.stands.begin(), candidate.stands.end(),
