@@ -88,12 +88,7 @@ local function write_header(h)
 end
 
 -- The hold-off: see hold_off.lua. 0: there is none. is_late: the call runs when what its broker knew counts no more.
-local held_off_from, held_off_until, is_confirmed, is_late = 0, 0, false, false
-
--- Nobody but h.mine can have this lock EXCLUSIVE: its next holders are given it as ever.
-local function lift_hold_off(h)
-  if h.kind == 'x' and (is_confirmed or tonumber(h.mine.since) >= held_off_from) then held_off_until = 0 end
-end
+local held_off_until, is_late = 0, false
 
 local function has_room(h, want)
   if not h.kind then return true end

@@ -23,7 +23,6 @@ if elsewhere == '1' then return {HELD, NOW} end
 if h.kind == 's' then return {DOWNGRADED, NOW, ''} end
 if h.kind ~= 'x' then return {MISMATCH, NOW, h.kind, h.limit} end
 
-lift_hold_off(h)
 local px = redis.call('PTTL', HOLDER)
 if px < 0 then px = math.min(tonumber(h.ttl) + tonumber(h.delay), MAX_PX) end
 px = math.max(px, 1)

@@ -26,6 +26,5 @@ end
 own_tag = channel
 local h, bad = read_hold_to_release(value, owner, token)
 if bad then return bad end
-lift_hold_off(h)
 return release_hold(h, block_ms, h.mine.since, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true,
   waiting = waiting, fair_after = tonumber(fair_after), watchers = watchers})

@@ -218,7 +218,6 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.adopted_until = std::max(former_believes_until, session.promised_until);
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
-  lease.is_exclusive = in.want.mode == Mode::kExclusive && !done.held_off;
   if (!in.reentry.empty()) {
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want, .others = {}});
     session.reentrant[{in.name, in.reentry}] = in.owner;

@@ -32,7 +32,6 @@ bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   lease.deadline = news.deadline;
   lease.on_disconnect = kept.spec.on_disconnect;
   lease.resume = kept.spec.resume;
-  lease.is_exclusive = kept.spec.want.mode == Mode::kExclusive;
   lease.may_run_until = bundle.may_run_until;
   lease.bundle = &bundle;
   to_.leases.Keep(std::move(owned), news.deadline - lease.ttl + core_.Margin(lease.ttl));

@@ -41,16 +41,7 @@ void Downgrades::Handle(Downgrade& in) {
     // From now on, even before the store has done it. The store refuses permits, which are then held as before.
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
-  bool confirms = in.acquire != 0 && !core_.draining;
-  // What others share cannot be kept for the next lease.
-  if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr) {
-    confirms = confirms && lease->is_exclusive;
-    lease->is_exclusive = false;
-  }
-  DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
-  if (call == nullptr) return;
-  call->confirms = confirms;
-  Send(*call);
+  if (DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout)) Send(*call);
 }
 
 void Downgrades::Refuse(const Downgrade& in, RefusalReason reason, std::string cause) {
@@ -63,7 +54,6 @@ void Downgrades::OnStoreUp() {
 }
 
 void Downgrades::Send(DowngradeCall& call) {
-  if (call.op != 0) call.confirms = false;  // the attempt before may have run, at a server that forgets it
   if (!core_.store_up) return calls_.AwaitStore(call);
   const Downgrade& downgrade = call.request;
   Op op;
@@ -77,8 +67,7 @@ void Downgrades::Send(DowngradeCall& call) {
                                .owner = downgrade.owner,
                                .token = downgrade.token,
                                .info = downgrade.info,
-                               .elsewhere = lease == nullptr && !IsDetached(downgrade.owner),
-                               .confirms = call.confirms});
+                               .elsewhere = lease == nullptr && !IsDetached(downgrade.owner)});
 }
 
 void Downgrades::OnTimer(DowngradeCall& call) {
@@ -97,7 +86,6 @@ void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done == nullptr) {
     if (call->op != id) return;
     const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-    if (failed == nullptr) call->confirms = false;
     if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
       return calls_.Refuse(*call, RefusalReason::kForeignKey, failed->cause);
     }

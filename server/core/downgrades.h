@@ -20,7 +20,6 @@ namespace distlock::core {
 struct DowngradeCall : RetryingCall {
   explicit DowngradeCall(Part& of) : RetryingCall(of) {}
   Downgrade request;
-  bool confirms = false;  // see StoreRelease::confirms
 };
 
 class Downgrades final : public PartOf<DowngradeCall> {

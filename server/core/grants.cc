@@ -85,7 +85,6 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
   lease.on_disconnect = waiter.spec.on_disconnect;
   lease.resume = waiter.spec.resume;
-  lease.is_exclusive = waiter.spec.want.mode == Mode::kExclusive;
   lease.may_run_until = to_.waiters.LatestRun(waiter);
   to_.leases.Keep(std::move(owned), lease.deadline - lease.ttl + core_.Margin(lease.ttl));
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());

@@ -46,11 +46,10 @@ void Leases::FreeAt(Lease& lease, Instant at) {
   Arm(lease);
 }
 
-void Leases::Release(Lease& lease, Listener listener, Duration block, bool confirms, bool keeps_min_hold) {
+void Leases::Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
   PendingRelease& release = StartRelease(lease, block);
   release.listener = listener;
-  release.confirms = confirms && release.attempts == 0;
   release.ends_min_hold = lease.has_min_hold && !keeps_min_hold;
   release.answer_until = core_.now + core_.config.store_timeout;
   release.token = lease.token;
@@ -77,11 +76,8 @@ void Leases::ReleaseLater(Lease& lease, Duration time) {
 }
 
 // The client releases the lease: it is done, or (`lapsed`) its clock was the first to see that the lease is over.
-// A release by acquire confirms: its client says that it has the lease, and has asked no other broker to adopt it, as
-// it may have while this one drains. By its lease_id anybody may have released it elsewhere.
-void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire) {
-  const bool confirms = by_acquire && lease.is_exclusive && !core_.draining;
-  if (!lapsed) return Release(lease, listener, Duration::zero(), confirms, /*keeps_min_hold=*/true);
+void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
+  if (!lapsed) return Release(lease, listener, Duration::zero(), /*keeps_min_hold=*/true);
   const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
   NoteEnd(lease, FactKind::kLost, reason,
           "its client's deadline has passed" + (lease.at_risk ? ": " + renewals_.Trouble() : ""));
@@ -200,7 +196,7 @@ void Leases::Handle(const core::Release& in) {
         if (LeaveOne(taken, in.acquire)) {
           return core_.Tell(listener, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
         }
-        return EndByClient(taken, listener, in.lapsed, /*by_acquire=*/true);
+        return EndByClient(taken, listener, in.lapsed);
       }
     }
     FreeLost(in.session, in.acquire);
@@ -219,7 +215,7 @@ void Leases::Handle(const core::Release& in) {
     if (lease->listener.session != in.session || lease->reentry != nullptr) {
       TellHolder(*lease, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->token});
     }
-    return EndByClient(*lease, listener, in.lapsed, /*by_acquire=*/false);
+    return EndByClient(*lease, listener, in.lapsed);
   }
   claims_.ForgetLeft(in.owner);
   releases_.Release(in);

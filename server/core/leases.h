@@ -52,8 +52,8 @@ class Leases final : public PartOf<Lease> {
   // ---- ends
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets
-  // it. `confirms`: see StoreRelease.
-  void Release(Lease& lease, Listener listener, Duration block, bool confirms = false, bool keeps_min_hold = false);
+  // it.
+  void Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold = false);
   // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
   void ReleaseLater(Lease& lease, Duration time);
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
@@ -88,7 +88,7 @@ class Leases final : public PartOf<Lease> {
   void OnRenewed(Lease& lease, Instant sent);
   void MarkAtRisk(Lease& lease, const std::string& cause);
   void Lose(Lease& lease, LostReason reason, std::string cause);
-  void EndByClient(Lease& lease, Listener listener, bool lapsed, bool by_acquire);
+  void EndByClient(Lease& lease, Listener listener, bool lapsed);
   void Unlist(Lease& lease);
   void CheckHolder(const Lease& lease) const;
   void BeginEnding(Lease& lease);

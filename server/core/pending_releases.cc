@@ -150,8 +150,7 @@ void PendingReleases::SendCommand(PendingRelease& release) {
                                .owner = release.owner,
                                .token = release.only_token,
                                .block = release.block,
-                               .ends_min_hold = release.ends_min_hold,
-                               .confirms = release.confirms});
+                               .ends_min_hold = release.ends_min_hold});
   }
 }
 
@@ -164,7 +163,6 @@ void PendingReleases::Arm(PendingRelease& release) {
 // Its connection may have broken, and another one may be used by now.
 void PendingReleases::NoteUnanswered(PendingRelease& release) {
   release.order_lost = true;
-  release.confirms = false;  // it may have run at a server that forgets it
   if (release.withdrawing) release.withdraws_until = std::max(release.withdraws_until, release.op_until);
 }
 
@@ -195,7 +193,6 @@ void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   SetOp(release, 0);
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
   if (done == nullptr) return OnFailure(release, reply);
-  release.confirms = false;
   // The end of a block is not announced.
   const Duration block = std::max(release.block, done->blocked_for);
   if (block > Duration::zero()) looks_.LookBy(release.name, core_.now + block + kExpirySlack);

@@ -87,7 +87,6 @@ struct Lease : PartRecord {
   Bundle* bundle = nullptr;          // it is kept for this bundle, and no caller has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool resume = false;        // its client adopts it when the stream has ended
-  bool is_exclusive = false;  // EXCLUSIVE since it was granted
   bool at_risk = false;
   bool ending = false;
   bool renew_due = false;  // stands in the line of Renewals
@@ -113,7 +112,6 @@ struct PendingRelease : PartRecord {
   Instant answer_until{};      // the end of the listener's patience
   uint64_t token = 0;          // of a lease of ours, for the answer
   uint64_t only_token = 0;     // the grant that is meant; 0: whatever the owner has, which no caller can ask for
-  bool confirms = false;       // see StoreRelease::confirms; not once an attempt's outcome is not known
   Instant not_before{};        // of an orphan: another try of its request may take it over until then
   Instant until{};             // the store has forgotten it by itself then
   Instant retry_at = kNever;

@@ -63,11 +63,8 @@ void Renewals::SendOne() {
     if (lease == nullptr) break;
     lease->renew_op = batch.op;
     op.owners.push_back(lease->owner);
-    batch.items.push_back(RenewItem{.name = lease->name,
-                                    .owner = lease->owner,
-                                    .token = lease->token,
-                                    .ttl = lease->ttl,
-                                    .is_exclusive = lease->is_exclusive});
+    batch.items.push_back(
+        RenewItem{.name = lease->name, .owner = lease->owner, .token = lease->token, .ttl = lease->ttl});
   }
   if (batch.items.empty()) return;
   core_.SendOp(std::move(op));

@@ -70,9 +70,6 @@ struct RenewItem {
   // end of the grant's max_hold.
   bool ours = true;
   StoreTime hold_until;  // not ours: the ttl is cut here, too; us = 0: not. A stamp that the store once gave
-  // Ours, and EXCLUSIVE since it was granted: while the store renews it, it has granted the lock to nobody else. Not so
-  // what was shared once: a store that has lost writes may show it EXCLUSIVE again, and have forgotten the others.
-  bool is_exclusive = false;
 };
 
 struct StoreRenew {
@@ -90,10 +87,6 @@ struct StoreRelease {
   Duration block{};    // > 0: nobody gets it for this long, instead of handing it off
   // A min_hold of the grant counts no more. Else it does, by the store's own record, unless `block` is given.
   bool ends_min_hold = false;
-  // Nobody else can have ended or changed this grant, at whichever server: the client whose stream has it gives it up
-  // with this command. So a server that may have forgotten may hand it on, if it has renewed it (RenewItem) and knows
-  // that all that others were granted has ended.
-  bool confirms = false;
 };
 
 struct StoreWithdraw {
@@ -131,7 +124,6 @@ struct StoreDowngrade {
   std::string info;    // appended
   // Another broker has its stream, and alone can tell the client: nothing is done, but said whether it is held.
   bool elsewhere = false;
-  bool confirms = false;  // as in StoreRelease
 };
 
 // Ends a hold that is not this broker's to end: its own is told, or, when that does not hear, it is released and handed
@@ -332,9 +324,8 @@ struct AdoptDone {
   Duration held_for{};  // as in HolderView
   Duration ttl{};       // begins with this
   Duration lock_delay{};
-  Duration max_hold{};    // as the store has it; 0: it has none
-  Duration min_hold{};    // the same
-  bool held_off = false;  // by a server that may have forgotten what others have done to the grant
+  Duration max_hold{};  // as the store has it; 0: it has none
+  Duration min_hold{};  // the same
 };
 
 // The answer to the store command `op`; exactly one for each.

@@ -41,7 +41,7 @@ void StreamEnds::Handle(const Goodbye& in) {
   of_.bundles.EndAllOf(*session);
   for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
   for (Lease* lease : Leases::Of(*session)) {
-    of_.leases.Release(*lease, Listener{}, Duration::zero(), /*confirms=*/false, /*keeps_min_hold=*/true);
+    of_.leases.Release(*lease, Listener{}, Duration::zero(), /*keeps_min_hold=*/true);
   }
   Close(*session, StreamEnd::kGoodbye);
 }

@@ -181,21 +181,6 @@ TEST(Adoptions, AReleaseOrGoodbyeFreesAtOnce) {
   EXPECT_EQ(left.Take<StoreRelease>().owner, Owner(6));
 }
 
-// That server may have forgotten what others did to the lease before.
-TEST(Adoptions, DuringAHoldOffTheLeaseIsNotKnownToBeAlone) {
-  for (const bool held_off : {false, true}) {
-    OneSession t;
-    t.Do(Taking());
-    AdoptDone done = Adopted(t);
-    done.held_off = held_off;
-    t.Reply(t.Take<StoreAdopt>().op, done);
-    t.Do(StoreUp{.renew_all = true});
-    EXPECT_EQ(t.Take<StoreRenew>().items.at(0).is_exclusive, !held_off);
-    t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
-    EXPECT_EQ(t.Take<StoreRelease>().confirms, !held_off);
-  }
-}
-
 TEST(Adoptions, WhoHasGoneIsNotAnsweredAndNothingIsFreed) {
   OneSession t;
   t.Do(Taking());

@@ -9,40 +9,6 @@
 namespace distlock::core {
 namespace {
 
-// What anybody else may have done before, elsewhere, is not known.
-TEST(PendingReleases, OnlyItsOwnClientConfirmsAndByTheAcquire) {
-  enum class By { kAcquire, kLapsed, kLeaseId, kGoodbye, kBreak, kDeath, kCancel, kDrained };
-  for (const By by :
-       {By::kAcquire, By::kLapsed, By::kLeaseId, By::kGoodbye, By::kBreak, By::kDeath, By::kCancel, By::kDrained}) {
-    OneSession t;
-    const auto granted = t.Hold(1, 7, "a", 1);
-    Release release{.session = 1, .request = 8, .acquire = 7, .name = {}, .lapsed = by == By::kLapsed};
-    if (by == By::kLeaseId) release = {.session = 9, .request = 8, .name = granted.name, .owner = granted.owner};
-    if (by == By::kDrained) t.Do(Drain{seconds(10)});
-    if (by == By::kGoodbye) t.Do(Goodbye{1});
-    if (by == By::kBreak) t.Do(StreamEnded{1});
-    if (by == By::kDeath) t.Do(HolderDied{1, "who"});
-    if (by == By::kCancel) t.Do(Cancel{1, 7});
-    if (by <= By::kLeaseId || by == By::kDrained) t.Do(release);
-    t.Pass(kV);
-    EXPECT_EQ(t.Take<StoreRelease>().confirms, by == By::kAcquire) << static_cast<int>(by);
-  }
-}
-
-TEST(PendingReleases, AnAttemptOfUnknownOutcomeConfirmsNothingAfterwards) {
-  OneSession t;
-  t.Hold(1, 7, "a", 1);
-  t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
-  auto release = t.Take<StoreRelease>();
-  t.Reply(release.op, StoreFailed{FailureKind::kUnavailable, "READONLY"});
-  t.Pass(milliseconds(200));
-  release = t.Take<StoreRelease>();
-  EXPECT_TRUE(release.confirms) << "nothing was done";
-  t.Reply(release.op, StoreUnknown{"reset"});
-  t.Pass(milliseconds(500));
-  EXPECT_FALSE(t.Take<StoreRelease>().confirms);
-}
-
 // A session that ends with more leases than the store releases in an attempt's time.
 TEST(PendingReleases, VeryManyLeaveAsFastAsTheStoreAnswers) {
   OneSession t;

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hold-off: nobody new fits, whoever has a lock keeps it, and a confirmed EXCLUSIVE holder hands it on as ever."""
+"""The hold-off: nobody new fits, whoever has a lock keeps it, and who leaves it hands it on to nobody."""
 
 import pytest
 
 from kinds import RwLock
 from lock import GONE, GRANTED, HELD, KEEP_MS, QUEUED, RELEASED, TENDED, WITHDRAWN, Lock, owner
 
-OPEN = "9007199254740991;9007199254740991;0"
+NEVER = 9007199254740991
+OPEN = f"{NEVER};{NEVER}"
 
 
 @pytest.fixture
@@ -19,10 +20,8 @@ def server_us(redis):
     return int(seconds) * 1_000_000 + int(micros)
 
 
-def hold_off(redis, lock, ms=10_000, confirmed=0, since=None):
-    since = server_us(redis) if since is None else since
-    lock.hold_off = f"{since};{since + ms * 1000};{confirmed}"
-    return since
+def hold_off(redis, lock, ms=10_000):
+    lock.hold_off = f"{server_us(redis) + ms * 1000};{NEVER}"
 
 
 def test_a_free_lock_is_not_granted_and_says_when_to_look_again(lock, redis):
@@ -44,7 +43,7 @@ def test_an_end_that_is_not_known_is_looked_for_every_second(lock):
 
 
 def test_a_hold_off_that_is_over_holds_nobody_off(lock, redis):
-    hold_off(redis, lock, ms=10, since=server_us(redis) - 10_001)
+    hold_off(redis, lock, ms=0)
     assert lock.write(1, wait=0)[0] == GRANTED and lock.release(1)[0] == RELEASED
     assert lock.read(2, wait=0)[0] == GRANTED
 
@@ -72,25 +71,9 @@ def test_all_or_none_takes_none(redis):
     assert reply[0] == HELD and reply[2] == 1 and redis("KEYS", "*") == []
 
 
-def test_a_confirmed_holder_hands_on(lock, redis):
-    lock.write(1)
-    lock.write(2)
-    hold_off(redis, lock, confirmed=1)
-    assert lock.give_back(1) == ("", [2])
-
-
-def test_who_was_granted_it_after_the_census_is_confirmed(lock, redis):
-    lock.write(1)
-    lock.write(2)
-    lock.write(3)
-    since = hold_off(redis, lock, confirmed=1)
-    assert lock.give_back(1) == ("", [2])
-    hold_off(redis, lock, since=since)
-    assert lock.give_back(2) == ("", [3]), "granted during the hold-off"
-
-
-def test_an_unconfirmed_release_frees_and_hands_on_nothing(lock, redis):
-    lock.write(1)
+@pytest.mark.parametrize("kind", ["x", "s", "p1/1"])
+def test_a_release_frees_and_hands_on_nothing(lock, redis, kind):
+    lock.ask(1, kind)
     lock.write(2)
     lock.write(3)
     hold_off(redis, lock)
@@ -101,18 +84,10 @@ def test_an_unconfirmed_release_frees_and_hands_on_nothing(lock, redis):
     assert lock.look(2)[2] == [2], "in their old order"
 
 
-@pytest.mark.parametrize("kind", ["s", "p1/1"])
-def test_a_reader_or_a_permit_is_never_confirmed(lock, redis, kind):
-    lock.ask(1, kind)
-    lock.write(2)
-    hold_off(redis, lock, confirmed=1)
-    assert lock.give_back(1) == ("", [])
-
-
 def test_a_withdrawn_holder_and_a_withdrawn_waiter_let_nobody_in(lock, redis):
     lock.write(1)
     lock.write(2)
-    hold_off(redis, lock, confirmed=1)
+    hold_off(redis, lock)
     assert lock.leave(1) == (RELEASED, [])
     lock.hold_off = 0
     assert lock.look(2)[2] == [2] and lock.release(2)[0] == RELEASED
@@ -125,20 +100,19 @@ def test_a_withdrawn_holder_and_a_withdrawn_waiter_let_nobody_in(lock, redis):
     assert lock.look(5)[2] == [5]
 
 
-def test_a_downgrade_lets_readers_in_only_when_confirmed(lock, redis):
-    for confirmed, let_in in ((0, []), (1, [2])):
-        redis("FLUSHALL")
-        lock.hold_off = 0
-        lock.write(1)
-        lock.read(2)
-        hold_off(redis, lock, confirmed=confirmed)
-        assert [int(who, 16) for who in lock.downgrade(1)[3::5]] == let_in
+def test_a_downgrade_lets_no_reader_in(lock, redis):
+    lock.write(1)
+    lock.read(2)
+    hold_off(redis, lock)
+    assert lock.downgrade(1)[2:] == [""] and lock.holders() == {1: 1} and lock.waiters() == [2]
+    lock.hold_off = 0
+    assert lock.look(2)[2] == [2]
 
 
 def test_force_frees_and_hands_on_nothing(lock, redis):
     lock.write(1)
     lock.write(2)
-    hold_off(redis, lock, confirmed=1)
+    hold_off(redis, lock)
     assert lock.force(1, of=None)[:1] == [RELEASED] and lock.waiters() == [2]
     assert lock.renew((lock, 1, 15_000))[2] == 0 and lock.release(1)[0] == GONE
 
@@ -150,7 +124,7 @@ def late(request, lock, redis):
     """Called when all is as the test wants it; `in_time` instead."""
     def from_now_on(known_for_ms=0):
         known = server_us(redis) + known_for_ms * 1000
-        lock.hold_off = str(known) if request.param == "none" else f"1;2;1;{known}"
+        lock.hold_off = str(known) if request.param == "none" else f"2;{known}"
     return from_now_on
 
 

@@ -18,8 +18,7 @@ using Kind = HoldOffOptions::Kind;
 constexpr Duration kTtl = seconds(30);
 constexpr Instant kHere{std::chrono::hours(9)};  // the broker's clock
 constexpr int64_t kNow = 1'700'000'000'000'000;
-const core::OwnerId kOwner{7};
-const std::string kOpenText = "9007199254740991;9007199254740991;0";
+const std::string kOpenText = "9007199254740991;9007199254740991";
 
 HoldOffOptions Auto(bool can_fail_over = true, int nodes = 0) {
   return {.kind = Kind::kAuto, .longest_ttl = kTtl, .nodes = nodes, .can_fail_over = can_fail_over};
@@ -99,14 +98,10 @@ class CensusTest : public testing::Test {
   static Census::Count Counted(Duration at, Duration since, Duration hold_off = kTtl) {
     return {.time = After(at), .since = After(since), .hold_off = hold_off, .longest_ttl = kTtl};
   }
-  static std::string Argument(Duration since, Duration until, bool confirmed = false) {
-    return std::to_string(After(since).us) + ";" + std::to_string(After(until).us) + (confirmed ? ";1" : ";0");
-  }
+  static std::string Argument(Duration until) { return std::to_string(After(until).us) + ";0"; }
 
   // As scripts are told, by the latest knowledge.
-  static std::string Told(const Census& census, const core::OwnerId& owner = kOwner) {
-    return census.ScriptArgument(owner, kHere);
-  }
+  static std::string Told(const Census& census, Instant now = kHere) { return census.ScriptArgument(now, {}); }
   static Census Known(const HoldOffOptions& options, int wait_replicas = 0) {
     Census census(options, wait_replicas);
     census.OnSame(kHere);
@@ -130,7 +125,7 @@ TEST_F(CensusTest, NobodyIsGrantedALockBeforeTheFirstCountNorUntilTheEnd) {
   EXPECT_EQ(census_.Left(After({})), Duration::max());
   EXPECT_EQ(census_.HeldOffUntil(kHere), kOpenEnd);
   census_.OnCount(Counted(seconds(1), {}), kHere);
-  EXPECT_EQ(Told(census_), Argument({}, kTtl));
+  EXPECT_EQ(Told(census_), Argument(kTtl));
   EXPECT_EQ(census_.HeldOffUntil(kHere), After(kTtl));
   EXPECT_EQ(census_.Left(After(seconds(1))), kTtl - seconds(1));
   census_.OnCount(Counted(kTtl - Duration(1000), {}), kHere);
@@ -142,22 +137,19 @@ TEST_F(CensusTest, NobodyIsGrantedALockBeforeTheFirstCountNorUntilTheEnd) {
 TEST_F(CensusTest, ALongerHoldOffOfAnotherBrokerCounts) {
   census_.Meet({.identity = "a:1"});
   census_.OnCount(Counted({}, {}, 2 * kTtl), kHere);
-  EXPECT_EQ(Told(census_), Argument({}, 2 * kTtl));
+  EXPECT_EQ(Told(census_), Argument(2 * kTtl));
   census_.OnCount(Counted({}, {}, seconds(1)), kHere);
-  EXPECT_EQ(Told(census_), Argument({}, kTtl));
+  EXPECT_EQ(Told(census_), Argument(kTtl));
 }
 
 TEST_F(CensusTest, AReconnectToTheSameDataKeepsWhatIsKnownAndAnotherIdentityForgetsIt) {
   census_.Meet({.identity = "a:1"});
   census_.OnCount(Counted({}, {}), kHere);
-  census_.OnRenewed(kOwner, After(seconds(1)));
   census_.Meet({.identity = "a:1"});
   EXPECT_EQ(census_.Next(kHere).known_since, After({}));
-  EXPECT_TRUE(census_.Confirms(kOwner));
   census_.Meet({.identity = "a:2"});
   EXPECT_EQ(Told(census_), kOpenText);
   EXPECT_EQ(census_.Next(kHere).known_since, StoreTime{});
-  EXPECT_FALSE(census_.Confirms(kOwner));
 }
 
 // The replica that confirms may have begun to follow after the first census.
@@ -175,33 +167,19 @@ TEST_F(CensusTest, WithReplicasItCountsFromTheCensusAfterTheyConfirmed) {
   EXPECT_TRUE(census.Next(kHere).confirm);
   EXPECT_EQ(Told(census), kOpenText) << "it counts from the next one";
   census.OnCount(Counted(seconds(5), seconds(5)), kHere);
-  EXPECT_EQ(Told(census), Argument(seconds(5), seconds(5) + kTtl));
+  EXPECT_EQ(Told(census), Argument(seconds(5) + kTtl));
   census.Meet({.identity = "b:1", .replicas = 1});
   EXPECT_TRUE(census.AwaitsReplicas());
-}
-
-TEST_F(CensusTest, OnlyWhoWasRenewedSinceTheCensusIsConfirmed) {
-  census_.Meet({.identity = "a:1"});
-  census_.OnRenewed(kOwner, After(seconds(1)));
-  EXPECT_FALSE(census_.Confirms(kOwner)) << "since when is not known yet";
-  census_.OnCount(Counted(seconds(2), seconds(2)), kHere);
-  census_.OnRenewed(kOwner, StoreTime{After(seconds(2)).us - 1});
-  EXPECT_FALSE(census_.Confirms(kOwner));
-  census_.OnRenewed(kOwner, After(seconds(2)));
-  EXPECT_EQ(Told(census_), Argument(seconds(2), seconds(2) + kTtl, true));
-  EXPECT_EQ(Told(census_, {}), Argument(seconds(2), seconds(2) + kTtl));
-  census_.OnCount(Counted(seconds(2) + kTtl, seconds(2)), kHere);
-  EXPECT_FALSE(census_.Confirms(kOwner));
 }
 
 TEST_F(CensusTest, AClockThatIsSetForwardDoesNotEndItEarly) {
   census_.Meet({.identity = "a:1"});
   census_.OnCount(Counted(seconds(1), {}), kHere);
   census_.OnClockStep(seconds(60));
-  EXPECT_EQ(Told(census_), Argument(seconds(60), seconds(60) + kTtl));
+  EXPECT_EQ(Told(census_), Argument(seconds(60) + kTtl));
   EXPECT_EQ(census_.Next(kHere).known_since, After({})) << "as the marker has it, for those who did not see the step";
   census_.OnCount(Counted(seconds(62), {}), kHere);
-  EXPECT_EQ(Told(census_), Argument(seconds(60), seconds(60) + kTtl));
+  EXPECT_EQ(Told(census_), Argument(seconds(60) + kTtl));
   census_.OnClockStep(-seconds(60));
   EXPECT_TRUE(census_.holds_off());
   EXPECT_EQ(census_.until(), After(seconds(60) + kTtl));
@@ -262,7 +240,7 @@ TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
   EXPECT_EQ(census_.guard(), Guard::kNothingForgotten);
   census_.Meet({.identity = "a:2", .aof_always = true});
   census_.OnCount(Counted(seconds(1), {}, seconds(9)), kHere);
-  EXPECT_EQ(Told(census_), Argument({}, seconds(9)));
+  EXPECT_EQ(Told(census_), Argument(seconds(9)));
   EXPECT_EQ(census_.guard(), Guard::kAlone);
 }
 
@@ -275,14 +253,10 @@ TEST_F(CensusTest, DataThatWereDeletedAreHeldOffAnew) {
   EXPECT_FALSE(census_.OnCount(Counted(seconds(2), {}, {}), kHere));
   EXPECT_EQ(Told(census_), "0");
   EXPECT_TRUE(census_.OnCount(Counted(seconds(9), seconds(9)), kHere));
-  // What was granted since shows nothing: another broker may have heard of it later, and granted what somebody had.
-  EXPECT_EQ(Told(census_), Argument(seconds(9) + kTtl, seconds(9) + kTtl));
-  census_.OnRenewed(kOwner, After(seconds(10)));
+  EXPECT_EQ(Told(census_), Argument(seconds(9) + kTtl));
   EXPECT_FALSE(census_.OnCount(Counted(seconds(10), seconds(9)), kHere));
-  EXPECT_FALSE(census_.Confirms(kOwner));
   EXPECT_TRUE(census_.OnCount({.time = After(seconds(11)), .hold_off = kTtl}, kHere)) << "others await replicas";
   EXPECT_EQ(Told(census_), kOpenText);
-  EXPECT_FALSE(census_.Confirms(kOwner));
 }
 
 // Of a Cluster's node, whose keys are those of a slot that it has.
@@ -315,7 +289,7 @@ TEST_F(CensusTest, AServerWithoutReplicasIsNotObeyedUntilItHasSome) {
   EXPECT_EQ(census.Next(kHere).hold_off, kTtl);
   census.OnTtl(std::chrono::minutes(10), kHere);
   EXPECT_EQ(census.Next(kHere + seconds(1)).said.size(), 2u) << "a lease is out that is longer than any later one";
-  EXPECT_EQ(census.ScriptArgument(kOwner, kHere + seconds(60)), "0");
+  EXPECT_EQ(Told(census, kHere + seconds(60)), "0");
   census.Meet({.identity = "a:1", .replicas = 1});
   EXPECT_TRUE(census.obeys());
   EXPECT_EQ(census.longest_ttl(), kTtl);
@@ -332,7 +306,7 @@ TEST_F(CensusTest, TheMarkerTellsThatThereWereReplicas) {
   Census::Count count = Counted(seconds(1), {}, 2 * kTtl);
   count.replicated = true;
   census.OnCount(count, kHere);
-  EXPECT_EQ(Told(census), Argument({}, 2 * kTtl));
+  EXPECT_EQ(Told(census), Argument(2 * kTtl));
   EXPECT_EQ(census.guard(), Guard::kNone);
 }
 
@@ -349,19 +323,19 @@ TEST_F(CensusTest, DataBehindAnAddressThatIsKnownToFailOverAreNoOriginal) {
   EXPECT_FALSE(census.Next(kHere).complete_if.original);
   EXPECT_EQ(census.Next(kHere).hold_off, kTtl + seconds(12));
   census.OnCount(Counted(seconds(1), {}, {}), kHere);
-  EXPECT_EQ(Told(census), Argument({}, kTtl + seconds(12))) << "whatever a broker that knew nothing has marked";
+  EXPECT_EQ(Told(census), Argument(kTtl + seconds(12))) << "whatever a broker that knew nothing has marked";
 }
 
 TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {
   census_.Meet({.identity = "a:1"});
   census_.OnCount(Counted(kTtl, {}), kHere);
-  EXPECT_EQ(census_.ScriptArgument(kOwner, kHere + seconds(2)), "0");
+  EXPECT_EQ(Told(census_, kHere + seconds(2)), "0");
   const Instant late = kHere + seconds(2) + Duration(1);
-  EXPECT_EQ(census_.ScriptArgument(kOwner, late), kOpenText);
+  EXPECT_EQ(Told(census_, late), kOpenText);
   EXPECT_TRUE(census_.HoldsOff(late));
   EXPECT_FALSE(census_.holds_off()) << "by what was heard last";
   census_.OnSame(kHere + seconds(1));
-  EXPECT_EQ(census_.ScriptArgument(kOwner, late), "0");
+  EXPECT_EQ(Told(census_, late), "0");
   census_.OnSame(kHere);
   EXPECT_FALSE(census_.IsStale(late)) << "an older answer takes nothing away";
   EXPECT_FALSE(Census({}, 0).IsStale(late));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of the suite that is about a store which may have forgotten who holds what.
-#include <tuple>
-
 #include "conformance.h"
 
 namespace distlock::store {
@@ -66,50 +64,29 @@ TEST_P(StoreConformanceOfOneServer, AServerThatIsNewGrantsNobodySeveralLocks) {
   EXPECT_TRUE(AskFor<core::AcquireAllDone>(a, 1, both).grants.empty());
 }
 
-// A holder from before: it goes on, and hands on once this broker's server has renewed its own lease.
-TEST_P(StoreConformanceOfPrimaries, HoldersGoOnAndHandOnWhenTheyAreConfirmed) {
+// A holder from before. Who waits may have to wait for somebody whom the server has forgotten.
+TEST_P(StoreConformanceOfPrimaries, HoldersGoOnAndHandOnNothing) {
   Broker before = MakeBroker(kBrokerB);  // without hold-offs
-  const auto first = AskFor<core::AcquireGranted>(before, 1, MakeAcquire(1, Lock("k"), Owner(1)));
-  const auto other = AskFor<core::AcquireGranted>(before, 2, MakeAcquire(2, Lock("other"), Owner(7)));
-  const auto third = Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("third"), Owner(9)));
+  const auto first = Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("k"), Owner(1)));
+  const auto other = Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("other"), Owner(7)));
   Broker a = MakeBroker(With(kBrokerA, kHoldOff));
-  AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(2), true));
-  AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("other"), Owner(8), true));
-  Do<core::AcquireQueued>(a, MakeAcquire(0, Lock("third"), Owner(10), true));
-  core::OpId op = 10;
-  for (const auto& [key, owner, token, is_exclusive] :
-       {std::tuple("k", Owner(1), first.token, true), std::tuple("other", Owner(7), other.token, false),
-        std::tuple("third", Owner(9), third.token, true)}) {
-    const core::RenewItem item{
-        .name = Lock(key), .owner = owner, .token = token, .ttl = seconds(30), .is_exclusive = is_exclusive};
-    const auto renewed = AskFor<core::RenewDoneBatch>(a, op, core::StoreRenew{op, {item}});
-    ++op;
-    EXPECT_EQ(renewed.results, std::vector{core::RenewResult::kRenewed});
-  }
-  const auto release = [](const char* key, uint8_t owner, uint64_t token, bool confirms) {
-    return core::StoreRelease{.name = Lock(key), .owner = Owner(owner), .token = token, .confirms = confirms};
-  };
-  const auto given = Do<core::GiveBackDone>(a, release("k", 1, first.token, true));
-  EXPECT_EQ(NumbersOf(given.next), std::vector{2});
-  const auto freed = Do<core::GiveBackDone>(a, release("other", 7, other.token, true));
-  EXPECT_TRUE(freed.was_holder);
-  EXPECT_TRUE(freed.next.empty()) << "it may have been SHARED, and somebody else may have it";
-  EXPECT_TRUE(Do<core::GiveBackDone>(a, release("third", 9, third.token, false)).next.empty())
-      << "it may have been released elsewhere before";
-  const auto next = AskFor<core::GiveBackDone>(a, 5, core::StoreRelease{5, Lock("k"), Owner(2), 0, {}});
-  EXPECT_TRUE(next.was_holder);
-  AskFor<core::AcquireHeld>(a, 6, MakeAcquire(6, Lock("k"), Owner(3)));
-}
-
-TEST_P(StoreConformanceOfPrimaries, AnAdoptionSaysWhetherTheServerMayHaveForgotten) {
-  Broker before = MakeBroker(kBrokerB);
-  const auto held = Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("k"), Owner(1)));
-  core::StoreAdopt adopt{.name = Lock("k"), .from = Owner(1), .token = held.token, .owner = Owner(2)};
-  EXPECT_FALSE(Do<core::AdoptDone>(before, adopt).held_off);
-  Broker a = MakeBroker(With(kBrokerA, kHoldOff));
-  adopt.from = Owner(2);
-  adopt.owner = Owner(3);
-  EXPECT_TRUE(Do<core::AdoptDone>(a, adopt).held_off);
+  Do<core::AcquireQueued>(a, MakeAcquire(0, Lock("k"), Owner(2), true));
+  core::StoreAcquire reader = MakeAcquire(0, Lock("other"), Owner(8), true);
+  reader.want.mode = core::Mode::kShared;
+  Do<core::AcquireQueued>(a, reader);
+  Do<core::AdoptDone>(
+      a, core::StoreAdopt{.name = Lock("k"), .from = Owner(1), .token = first.token, .owner = Owner(3)});
+  const core::RenewItem item{.name = Lock("k"), .owner = Owner(3), .token = first.token, .ttl = seconds(30)};
+  const auto renewed = Do<core::RenewDoneBatch>(a, core::StoreRenew{0, {item}});
+  EXPECT_EQ(renewed.results, std::vector{core::RenewResult::kRenewed});
+  const auto freed =
+      Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = Owner(3), .token = first.token});
+  EXPECT_TRUE(freed.was_holder && freed.next.empty());
+  Do<core::AcquireHeld>(a, MakeAcquire(0, Lock("k"), Owner(4)));
+  const auto shared =
+      Do<core::DowngradeDone>(a, core::StoreDowngrade{.name = Lock("other"), .owner = Owner(7), .token = other.token});
+  EXPECT_EQ(shared.result, core::DowngradeDone::Result::kDowngraded);
+  EXPECT_TRUE(shared.next.empty());
 }
 
 TEST_P(StoreConformanceOfPrimariesOverTime, AFreeLockIsGrantedAfterTheHoldOff) {

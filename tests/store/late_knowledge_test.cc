@@ -103,11 +103,6 @@ const std::vector<Case>& Cases() {
        false},
       {"release",
        [](uint64_t token) { return core::StoreRelease{.name = TheLock(), .owner = kHolder, .token = token}; }, true},
-      {"confirmed_release",
-       [](uint64_t token) {
-         return core::StoreRelease{.name = TheLock(), .owner = kHolder, .token = token, .confirms = true};
-       },
-       true},
       {"withdraw", [](uint64_t) { return core::StoreWithdraw{.name = TheLock(), .owner = kHolder}; }, true},
       {"force", [](uint64_t token) { return core::StoreForce{.name = TheLock(), .owner = kHolder, .token = token}; },
        true},
@@ -149,7 +144,6 @@ TEST_P(LateCommands, OfAnEarlierHoldOffLetNobodyIn) {
   Do(Acquire(kWaiter, true));
   Know(kNow.us);
   ASSERT_TRUE(codec_.holds_off());
-  if (GetParam().frees) census_.OnRenewed(kHolder, kNow);
   const std::string late = Encoded(GetParam().command(Token()));
   if (!GetParam().frees) Run(MakeCommand({"DEL", "dl:{default/k}:h"}));
   model_.SetClock(model_.now_us() + kMostLate / microseconds(1));
@@ -164,8 +158,7 @@ INSTANTIATE_TEST_SUITE_P(All, LateCommands, testing::ValuesIn(Cases()),
 TEST_F(LateKnowledge, ADowngradeLetsNoReaderIn) {
   Do(Acquire(kHolder, false));
   Do(Acquire(kReader, true, core::Mode::kShared));
-  const std::string late =
-      Encoded(core::StoreDowngrade{.name = TheLock(), .owner = kHolder, .token = Token(), .confirms = true});
+  const std::string late = Encoded(core::StoreDowngrade{.name = TheLock(), .owner = kHolder, .token = Token()});
   model_.SetClock(model_.now_us() + kMostLate / microseconds(1));
   Run(late);
   EXPECT_EQ(Waiting(), 1u);

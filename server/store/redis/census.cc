@@ -41,9 +41,8 @@ void Census::Meet(const CensusFacts& facts) {
     met_another_ = !facts_.identity.empty();
     since_ = {};
     known_hold_off_ = step_ = {};
-    counted_ = replicas_confirmed_ = is_lost_ = false;
+    counted_ = replicas_confirmed_ = false;
     state_ = State::kOpen;
-    confirmed_.clear();
     was_replicated_ = replicated_;
   }
   facts_ = facts;
@@ -161,11 +160,7 @@ bool Census::OnCount(const Count& count, Instant now) {
   const int64_t known = since_.us - Us(step_);
   const bool is_lost = counted_ && since_.us > 0 && (count.since.us == 0 || count.since.us > known);
   counted_ = true;
-  if (is_lost) {
-    since_ = {};
-    confirmed_.clear();
-    is_lost_ = true;
-  }
+  if (is_lost) since_ = {};
   for (const AssertedTtls::Assertion& one : count.said) ttls_->Hear(one, now);
   if (count.replicated && !std::exchange(replicated_, true)) Judge();
   if (count.since.us > 0) since_ = StoreTime{count.since.us + Us(step_)};
@@ -181,7 +176,6 @@ bool Census::OnCount(const Count& count, Instant now) {
     until_ = StoreTime{since_.us + Us(hold_off)};
     state_ = count.time < until_ ? State::kCounted : State::kNone;
   }
-  if (state_ == State::kNone) confirmed_.clear();
   return is_lost;
 }
 
@@ -199,23 +193,15 @@ void Census::OnClockStep(Duration by) {
   until_.us += Us(by);
 }
 
-void Census::OnRenewed(const core::OwnerId& owner, StoreTime time) {
-  if (state_ == State::kCounted && !is_lost_ && time >= since_) confirmed_.insert(owner);
-}
-
 StoreTime Census::HeldOffUntil(Instant now) const {
   if (!HoldsOff(now)) return {};
   return state_ != State::kCounted || IsStale(now) ? kOpenEnd : until_;
 }
 
-std::string Census::ScriptArgument(const core::OwnerId& owner, Instant now, StoreTime known_until) const {
+std::string Census::ScriptArgument(Instant now, StoreTime known_until) const {
   if (!HoldsOff(now)) return Cat(known_until.us);
-  if (HeldOffUntil(now) == kOpenEnd) return Cat(kOpenEnd.us, ";", kOpenEnd.us, ";0");
-  // Before this broker heard of the loss, another one may have granted a lock that somebody had: its release frees
-  // nothing, either.
-  const StoreTime from = is_lost_ ? until_ : since_;
-  const std::string counted = Cat(from.us, ";", until_.us, Confirms(owner) ? ";1" : ";0");
-  return known_until.us == 0 ? counted : Cat(counted, ";", known_until.us);
+  const StoreTime until = HeldOffUntil(now);
+  return Cat(until.us, ";", until == kOpenEnd ? kOpenEnd.us : known_until.us);
 }
 
 Duration Census::Left(StoreTime now) const {

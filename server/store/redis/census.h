@@ -17,7 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "core/types.h"
 #include "store/redis/asserted_ttls.h"
 #include "store/store_options.h"
@@ -129,8 +128,6 @@ class Census {
   bool AwaitsReplicas() const { return on() && needs_replicas_ && !replicas_confirmed_; }
   // The server's clock was set forward by so much (negative: back).
   void OnClockStep(core::Duration by);
-  // This server has renewed, at `time`, a lease that this broker keeps, and that was EXCLUSIVE ever since.
-  void OnRenewed(const core::OwnerId& owner, core::StoreTime time);
 
   // By what was heard last, nobody new is granted a lock.
   bool holds_off() const { return obeys() && state_ != State::kNone; }
@@ -142,10 +139,9 @@ class Census {
   core::Instant known_until() const { return same_ + kKnowledgeLasts; }
   // Until then, by the server's clock, scripts grant nobody new a lock; us = 0: they do, kOpenEnd: it is not known yet.
   core::StoreTime HeldOffUntil(core::Instant now) const;
-  // The argument `hold_off` of a script that is called for `owner`. `known_until`: by the server's clock, since a call
-  // may run long after it was sent; us = 0: it is not told, so that arguments can be compared.
-  std::string ScriptArgument(const core::OwnerId& owner, core::Instant now, core::StoreTime known_until = {}) const;
-  bool Confirms(const core::OwnerId& owner) const { return confirmed_.contains(owner); }
+  // The argument `hold_off` of a script. `known_until`: by the server's clock, since a call may run long after it was
+  // sent.
+  std::string ScriptArgument(core::Instant now, core::StoreTime known_until) const;
 
   Guard guard() const;
   // For the log: leases of this length may run out at an old primary that goes on, and be given to somebody else there,
@@ -186,15 +182,13 @@ class Census {
   Guard guard_ = Guard::kNone;   // if the data may be incomplete
   bool needs_replicas_ = false;
   bool counted_ = false;             // the marker was written, at its present key
-  bool is_lost_ = false;             // data of this identity were deleted: no hold of it shows who had the lock before
   bool replicas_confirmed_ = false;  // of a marker that was written before
   State state_;
   core::StoreTime since_;            // us = 0: not known
   core::Duration known_hold_off_{};  // the longest that was marked, since since_
   core::Duration step_{};            // by which since_ was moved, since the server's clock was set
   core::StoreTime until_;
-  core::Instant same_{};                          // when the server was asked last of those that it answered
-  absl::flat_hash_set<core::OwnerId> confirmed_;  // during the hold-off only
+  core::Instant same_{};  // when the server was asked last of those that it answered
 };
 
 // For people: what the guard is worth.

@@ -274,18 +274,11 @@ void CensusRound::Confirm() {
 
 void CensusRound::EndRound() {
   under_way_ = false;
-  std::string argument = census_.ScriptArgument({}, timers_->Now());
-  const bool changed = std::exchange(last_argument_, argument) != argument;
+  const core::StoreTime until = census_.HeldOffUntil(timers_->Now());
+  const bool changed = std::exchange(held_off_until_, until) != until;
   if (!std::exchange(ready_, true)) return owner_->OnCensusReady();
   if (changed) owner_->OnHoldOffChanged();
   owner_->OnCensusTaken();
-}
-
-void CensusRound::OnRenewed(const SentCommand& sent, const core::RenewDoneBatch& done, core::StoreTime time) {
-  for (size_t i = 0; i < sent.owners.size() && i < done.results.size(); ++i) {
-    const bool ours = sent.owners[i] != core::OwnerId{};
-    if (ours && done.results[i] == core::RenewResult::kRenewed) census_.OnRenewed(sent.owners[i], time);
-  }
 }
 
 }  // namespace distlock::store

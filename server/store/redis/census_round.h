@@ -76,8 +76,6 @@ class CensusRound {
   void OnClockStep(core::Duration by) { census_.OnClockStep(by); }
   // A lease is written with this ttl. It may be longer than what this broker grants now.
   void OnTtl(core::Duration ttl) { census_.OnTtl(ttl, timers_->Now()); }
-  // A script has answered, at `time`.
-  void OnRenewed(const SentCommand& sent, const core::RenewDoneBatch& done, core::StoreTime time);
 
  private:
   void OnTimer();
@@ -128,7 +126,7 @@ class CensusRound {
   CensusFacts facts_;  // of the round under way
   std::vector<ReplicaStatus> replicas_;
   std::string refusal_;
-  std::string last_argument_;  // of scripts, as it was told
+  core::StoreTime held_off_until_;  // as of the round before
   std::set<std::string> warned_;
   const std::unique_ptr<Timer> timer_;
 };

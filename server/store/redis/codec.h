@@ -39,7 +39,6 @@ struct SentCommand {
   core::OpId op = 0;
   size_t items = 0;                          // kRenew, kAcquireAll
   std::vector<core::StoreTime> hold_untils;  // kRenew, of each item; empty: none has one
-  std::vector<core::OwnerId> owners;         // kRenew during a hold-off, of each item; zeros: it confirms nothing
   std::vector<core::Duration> ttls;          // kRenew, of each item; empty: others are told of such ttls anyway
   core::StoreTime held_off_until;  // kAcquire, kTend: nobody new is granted a lock before; us = 0: no hold-off
 };

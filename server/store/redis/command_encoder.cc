@@ -31,14 +31,9 @@ struct Encoder {
   uint64_t least_token;
   core::Duration told_ttl = core::Duration::max();  // others are told of leases that are as long, or shorter
 
-  std::string HoldOff(const core::OwnerId& owner = {}) const {
+  std::string HoldOff() const {
     if (least_token != 0) return Cat("t", least_token);
-    return census == nullptr ? "0" : census->ScriptArgument(owner, now, clock.ShownBy(census->known_until()));
-  }
-  // What the lock's owner gives up, or makes SHARED.
-  template <typename Command>
-  std::string HoldOffOf(const Command& in) const {
-    return HoldOff(in.confirms ? in.owner : core::OwnerId{});
+    return census == nullptr ? "0" : census->ScriptArgument(now, clock.ShownBy(census->known_until()));
   }
   // Of an acquire, which is simply asked anew when it comes too late to be granted a lock.
   int64_t NotAfter(core::Instant run_before) const {
@@ -97,12 +92,9 @@ struct Encoder {
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
     const auto ttl = CeilMs(in.items.front().ttl);
     command.Arg(ttl);
-    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}, {}, {}};
+    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}, {}};
     if (std::ranges::any_of(in.items, [&](const auto& item) { return item.ttl > told_ttl; })) {
       for (const auto& item : in.items) sent.ttls.push_back(item.ttl);
-    }
-    if (census != nullptr && census->holds_off()) {
-      for (const auto& item : in.items) sent.owners.push_back(item.is_exclusive ? item.owner : core::OwnerId{});
     }
     if (std::ranges::any_of(in.items, [](const auto& item) { return item.hold_until.us != 0; })) {
       for (const auto& item : in.items) sent.hold_untils.push_back(item.hold_until);
@@ -126,7 +118,7 @@ struct Encoder {
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
-        .Arg(HoldOffOf(in));
+        .Arg(HoldOff());
     AddChannel(command);
     return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
   }
@@ -163,7 +155,7 @@ struct Encoder {
   Encoded operator()(const core::StoreDowngrade& in) const {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(KeepMs(in.name)).Arg(Trusted());
-    command.Arg(options.broker_id).Arg(in.info).Arg(in.elsewhere ? "1" : "0").Arg(HoldOffOf(in));
+    command.Arg(options.broker_id).Arg(in.info).Arg(in.elsewhere ? "1" : "0").Arg(HoldOff());
     AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }

@@ -379,10 +379,6 @@ void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
   if (decoded.time.us > 0) LearnTime(answer.sent, answer.received, decoded.time);
   if (!decoded.reconnect.empty()) LeaveServer(decoded.reconnect);
   HearRenewed(sent, decoded.reply);
-  if (const auto* renewed = std::get_if<core::RenewDoneBatch>(&decoded.reply.outcome)) {
-    census_.OnRenewed(sent, *renewed, decoded.time);
-  }
-  if (auto* adopted = std::get_if<core::AdoptDone>(&decoded.reply.outcome)) adopted->held_off = codec_.holds_off();
   if (const auto* failed = std::get_if<core::StoreFailed>(&decoded.reply.outcome)) ReportRefusal(*failed);
   confirmation_.OnAnswer(std::move(decoded.reply));
 }
