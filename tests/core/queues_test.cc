@@ -197,6 +197,24 @@ TEST(Queue, ALostPlaceIsTakenAgainInTheOldOrder) {
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(2));
 }
 
+// It may have forgotten the place of one that stands in the middle, and the next tend names only the first.
+TEST(Queue, AnotherServerIsAskedForAllPlacesInTheirOrder) {
+  for (const bool another : {false, true}) {
+    Table t;
+    Wait(t, kT);
+    t.Open(2, SessionKind::kHold);
+    t.Do(t.Want(2, 1, "a", 2));
+    t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{1, {HolderView{.owner = Owner(99), .time_left = kT}}, 2});
+    t.Do(StoreDown{"gone"});
+    t.Do(StoreUp{.renew_all = another});
+    EXPECT_EQ(t.Count<StoreTend>(), another ? 0u : 1u);
+    ASSERT_EQ(t.Count<StoreAcquire>(), another ? 2u : 0u);
+    if (!another) continue;
+    EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
+    EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(2));
+  }
+}
+
 TEST(Queue, AWaiterIsToldItsPlaceOnlyOnce) {
   Table t;
   Wait(t, kT);
