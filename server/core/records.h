@@ -86,7 +86,7 @@ struct Lease : PartRecord {
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
   Bundle* bundle = nullptr;          // it is kept for this bundle, and no caller has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
-  bool resume = false;        // its client adopts it when the stream has ended
+  bool resume = false;  // its client adopts it when the stream has ended
   bool at_risk = false;
   bool ending = false;
   bool renew_due = false;  // stands in the line of Renewals

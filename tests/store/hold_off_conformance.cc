@@ -74,8 +74,8 @@ TEST_P(StoreConformanceOfPrimaries, HoldersGoOnAndHandOnNothing) {
   core::StoreAcquire reader = MakeAcquire(0, Lock("other"), Owner(8), true);
   reader.want.mode = core::Mode::kShared;
   Do<core::AcquireQueued>(a, reader);
-  Do<core::AdoptDone>(
-      a, core::StoreAdopt{.name = Lock("k"), .from = Owner(1), .token = first.token, .owner = Owner(3)});
+  Do<core::AdoptDone>(a,
+                      core::StoreAdopt{.name = Lock("k"), .from = Owner(1), .token = first.token, .owner = Owner(3)});
   const core::RenewItem item{.name = Lock("k"), .owner = Owner(3), .token = first.token, .ttl = seconds(30)};
   const auto renewed = Do<core::RenewDoneBatch>(a, core::StoreRenew{0, {item}});
   EXPECT_EQ(renewed.results, std::vector{core::RenewResult::kRenewed});

@@ -895,8 +895,7 @@ func (x *OpenSession) GetProcess() *ProcessClaim {
 }
 
 // Releases a lease of this session; answered by LeaseReleased under this command's id. Either of the first two fields
-// names it. By acquire_id the client says, too, that it has asked nobody else to release or adopt the lease: after a
-// failover the broker may then hand the lock on at once.
+// names it.
 type ReleaseLease struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	AcquireId int64                  `protobuf:"varint,1,opt,name=acquire_id,json=acquireId,proto3" json:"acquire_id,omitempty"` // id of the acquire command it was granted to
