@@ -54,7 +54,12 @@ void Broker::Handle(const Cancel& in) {
 
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
-  in.renew_all ? RenewAll() : leases_.RenewAtRisk();
+  if (in.renew_all) {
+    RenewAll();
+    queues_.RejoinAll();
+  } else {
+    leases_.RenewAtRisk();
+  }
   for (Part* const part : parts_) part->OnStoreUp();
 }
 

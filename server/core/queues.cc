@@ -16,6 +16,11 @@ uint64_t PlaceOf(const Waiter& waiter) {
   return waiter.serial | (IsPreferred(waiter.spec.want) ? 0 : kBehindThePreferred);
 }
 
+// In the order of their places.
+void AddWaiters(const LocalQueue& queue, std::vector<Waiter*>& waiters) {
+  for (const auto& [place, waiter] : queue.waiters) waiters.push_back(waiter);
+}
+
 }  // namespace
 
 void Queues::Join(Waiter& waiter) {
@@ -83,7 +88,12 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done == nullptr) {
     return core_.store_up ? core_.Arm(queue, core_.now + kTendRetry + core_.BackOff(6)) : core_.timers.Cancel(queue);
   }
-  if (done->slot_was_gone) return RejoinAll(queue);
+  if (done->slot_was_gone) {
+    // The store has forgotten our places: it was emptied, or this broker did not tend in time.
+    std::vector<Waiter*> waiters;
+    AddWaiters(queue, waiters);
+    return news_.OnPlacesLost(waiters);
+  }
   queue.seen_as_of = done->as_of;
   queue.seen_sent = op.sent;
   queue.held_off_until = done->held_off > Duration::zero() ? core_.now + done->held_off : Instant{};
@@ -100,10 +110,9 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   core_.Arm(queue, core_.now + std::min<Duration>(core_.config.queue_slot / 3, left + kExpirySlack + core_.BackOff(0)));
 }
 
-// The store has forgotten our places: it was emptied, or this broker did not tend in time.
-void Queues::RejoinAll(LocalQueue& queue) {
+void Queues::RejoinAll() {
   std::vector<Waiter*> waiters;
-  for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);
+  for (const auto& [name, queue] : queues_) AddWaiters(*queue, waiters);
   news_.OnPlacesLost(waiters);
 }
 

@@ -43,6 +43,8 @@ class Queues final : public PartOf<LocalQueue>, public LookScheduler {
   void Tend(LocalQueue& queue);
   void TendAll();
   void OnStoreUp() override { TendAll(); }
+  // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one.
+  void RejoinAll();
   void OnTimer(LocalQueue& queue) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // A lock is blocked, or free for a waiter of this broker that comes to take it.
@@ -60,7 +62,6 @@ class Queues final : public PartOf<LocalQueue>, public LookScheduler {
 
  private:
   std::vector<OwnerId> WhomToAskFor(LocalQueue& queue) const;
-  void RejoinAll(LocalQueue& queue);
 
   CoreContext& core_;
   TendNews& news_;

@@ -164,7 +164,7 @@ inline Verb VerbOf(const StoreCommand& command) {
 
 // Commands can be sent. May be told again.
 struct StoreUp {
-  bool renew_all = false;  // another server, or another run of it, which may have forgotten some leases
+  bool renew_all = false;  // another server, or another run of it, which may have forgotten some leases and places
 };
 struct StoreDown {
   std::string cause;
