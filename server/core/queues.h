@@ -42,9 +42,9 @@ class Queues final : public PartOf<LocalQueue>, public LookScheduler {
   void Leave(Waiter& waiter);
   void Tend(LocalQueue& queue);
   void TendAll();
-  void OnStoreUp() override { TendAll(); }
   // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one.
   void RejoinAll();
+  void OnStoreUp() override { TendAll(); }
   void OnTimer(LocalQueue& queue) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // A lock is blocked, or free for a waiter of this broker that comes to take it.
