@@ -11,7 +11,7 @@ local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
 if h.mine and h.kind == 'x' and string.byte(want) == 120 then
-  redis.call('PEXPIRE', HOLDER, str(px))
+  redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
 local last, length, entries = nil, waiting, nil
@@ -22,7 +22,7 @@ if bad then return bad end
 local me = parse_want(want)
 me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, px
 if h.mine and h.many and h.kind == me.kind then
-  redis.call('HSET', HOLDER, owner, slot_value(h.mine, now + px * 1000))
+  redis.call('HSET', HOLDER, owner, slot_value(h.mine, math.max(now + px * 1000, h.mine.expiry)))
   redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end

@@ -28,3 +28,21 @@ local function is_marked_later(info, mine)
   place, my_place = tonumber(place or 0), tonumber(my_place or 0)
   return (place < 0 and place + 4503599627370496 or place) > (my_place < 0 and my_place + 4503599627370496 or my_place)
 end
+
+-- The info of a hold, whose max_hold, if it has one, is at least so many ms.
+local function with_hold_of(info, ms)
+  local before, hold, behind = string.match(info, '^(m?%d*;?)h(%d+);(.*)$')
+  if not hold or tonumber(hold) >= ms then return info end
+  return table.concat({before, 'h', str(ms), ';', behind})
+end
+
+-- How long a hold lasts by its max_hold, in ms. nil: it has none.
+local function hold_left(mine, info)
+  local _, hold = bounds_of(info)
+  return hold and math.ceil((tonumber(mine.since) - now) / 1000) + tonumber(hold)
+end
+
+-- In how many ms the owner's own hold ends, if nobody renews it: what was promised of it ends by then.
+local function life_left(h)
+  return h.kind == 'x' and redis.call('PTTL', HOLDER) or math.ceil((h.mine.expiry - now) / 1000)
+end

@@ -6,7 +6,7 @@
 --      hold_off (with the least token), first and last mark (of what the candidate has asked for, see parts/mark.lua),
 --      token that q servers have shown for another candidate of the owner ("0": none)
 -- {GRANTED, time, token, since_us}   also when the owner has it already, by this candidate, or by one that is over, or
---      under that token
+--      under that token; then, if max_hold bounds it, one element more: what is left of that, in ms
 -- {GRANTED, time, token, since_us, "found"}   another candidate of the owner has it; nothing was done
 -- {QUEUED, time, position, left_ms, queue_length, last token, place (before the given one if another try of the request
 --      had that), place of the last waiter of its kind that was there before ("0": none), kind of the holders or "",
@@ -66,13 +66,18 @@ local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
 local me = parse_want(want)
+local had
 if h.mine and h.kind == me.kind then
   local held_info = h.kind == 'x' and info_of(h) or h.mine.info
+  px = math.max(px, life_left(h))
+  local left = hold_left(h.mine, held_info)
+  had = {GRANTED, NOW, h.mine.token, h.mine.since, left and str(math.max(left, 0))}
   if not is_named(held_info, broker, first_mark, last_mark) then
     local takes = found == h.mine.token
     local is_over = string.sub(owner, 1, 2) ~= REPEATABLE and not is_marked_later(held_info, info)
     if not takes and not is_over then return {GRANTED, NOW, h.mine.token, h.mine.since, 'found'} end
-    h.mine.info = takes and string.gsub(info, '%.', '.0', 1) or info
+    local _, hold = bounds_of(held_info)
+    h.mine.info = with_hold_of(takes and string.gsub(info, '%.', '.0', 1) or info, tonumber(hold or 0))
   end
 end
 if h.mine and h.kind == 'x' and me.kind == 'x' then
@@ -82,7 +87,7 @@ if h.mine and h.kind == 'x' and me.kind == 'x' then
     local mine = table.concat({'1', owner, h.mine.token, h.mine.since, h.mine.ttl, h.mine.delay, h.mine.info}, ';')
     redis.call('SET', HOLDER, mine, 'PX', str(px))
   end
-  return {GRANTED, NOW, h.mine.token, h.mine.since}
+  return had
 end
 local last, length, entries
 last, bad = last_token(stored)
@@ -93,7 +98,7 @@ me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, px
 if h.mine and h.kind == me.kind then
   redis.call('HSET', HOLDER, owner, slot_value(h.mine, now + px * 1000))
   redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
-  return {GRANTED, NOW, h.mine.token, h.mine.since}
+  return had
 end
 drop_expired(h)
 if h.mine then return {MISMATCH, NOW, h.kind, h.limit or 0} end

@@ -5,7 +5,7 @@
 --      "1;owner_id;token;": how the value of an EXCLUSIVE holder begins; renewed for ttl_ms
 --      "owner_id;token;ttl_ms;-": for a ttl of its own
 --      "owner_id;token;ttl_ms;until_us": of a caller; cut at until_us (0: not), and at the max_hold in its holder's
---      info
+--      info, but never sooner than it would end without this renewal: that has been promised
 --      Token 0: any
 -- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign; 3
 --      the same grant, which another owner has taken over (adopt). Of a single key that max_hold bounds, one element
@@ -67,7 +67,7 @@ local function renew_slot(key, owner, token, ttl, hold_until)
   px = px + tonumber(slot.delay)
   -- First the write that maxmemory never refuses.
   redis.call('PEXPIRE', key, str(math.max(px, redis.call('PTTL', key))))
-  local expiry, head, soonest = now + px * 1000, string.match(got[1] or '', '^(.*;)(%d+)$')
+  local expiry, head, soonest = math.max(now + px * 1000, slot.expiry), string.match(got[1] or '', '^(.*;)(%d+)$')
   redis.call('HSET', key, owner, slot_value(slot, expiry))
   if head and expiry < tonumber(soonest) then redis.call('HSET', key, 'holders', head .. str(expiry)) end
   if px < tonumber(ttl) + tonumber(slot.delay) then tell_of_cut(key) end
@@ -83,7 +83,9 @@ local function renew_holder(key, holder, owner, token, ttl, hold_until)
   local px = px_of(ttl, hold_until, holder.since, info_of(holder))
   -- Past its end: what is left of its delay is not cut short.
   if px <= 0 then return 0 end
-  local renewed = redis.call('PEXPIRE', key, str(px + tonumber(holder.delay)))
+  local life = px + tonumber(holder.delay)
+  if px < tonumber(ttl) then life = math.max(life, redis.call('PTTL', key)) end
+  local renewed = redis.call('PEXPIRE', key, str(life))
   if px < tonumber(ttl) then tell_of_cut(key) end
   return renewed
 end

@@ -227,6 +227,8 @@ struct AcquireGranted {
   uint64_t token = 0;
   StoreTime since;
   Duration held_for{};  // as in HolderView: not zero if the owner had it already
+  // An earlier answer may have promised it for so much longer, although its max_hold has passed by `held_for`.
+  Duration promised{};
 };
 
 // `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,

@@ -197,6 +197,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
   if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
     // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
     const Duration left = spec.max_hold - granted.held_for;
+    if (left <= kMarginFloor && granted.promised > Duration::zero()) return RetryLater(waiter, "held for max_hold");
     if (left <= kMarginFloor) {
       PendingRelease& release =
           to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);

@@ -257,7 +257,7 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "its ttl ends it, and then its lock_delay";
 }
 
-// Acquiring again keeps the key for another ttl, but a renewal cuts it at max_hold after the first grant.
+// Acquiring again keeps the key for another ttl.
 TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
   Table t;
   t.StoreComesUp();
@@ -285,6 +285,23 @@ TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
   t.Reply(release.op, GiveBackDone{.was_holder = true});
   t.GrantNext(8);
   EXPECT_EQ(t.Event<Granted>(3, 1).token, 8u);
+}
+
+// One of several servers counts its max_hold from a later moment.
+TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsKeptForAsLongAsItMayHaveBeenPromised) {
+  Table t;
+  t.StoreComesUp();
+  auto want = t.WantDetached(3, 1, "a", 1);
+  want.owner[0] = kRepeatableMark;
+  want.ttl = want.max_hold = seconds(2);
+  t.Do(want);
+  AcquireGranted over{7, t.StoreNow(), milliseconds(2'500), milliseconds(100)};
+  t.Reply(t.Take<StoreAcquire>().op, over);
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  t.Pass(milliseconds(200));
+  over.promised = {};
+  t.Reply(t.Take<StoreAcquire>().op, over);
+  EXPECT_EQ(t.Take<StoreRelease>().token, 7u);
 }
 
 TEST(Lease, ARenewalDueWhenTheStreamEndsIsNotSent) {

@@ -33,7 +33,7 @@ def test_no_renewal_takes_what_the_grant_promised(lock, redis, mode, before, is_
     given, token = vote(redis, lock, mode, f"{before}h{HOLD};p0;{broker(1)}.7;who")
     token = token if is_new else given
     confirm = (SCRIPTS / "redlock_confirm.lua").read_text()
-    reply = redis("EVAL", confirm, 4, *lock.keys, owner(1), token, HOLD, KEEP_MS, broker(1), 7, 7)
+    reply = redis("EVAL", confirm, 4, *lock.keys, owner(1), token, HOLD, KEEP_MS, broker(1), 7, 7, HOLD)
     assert reply[0] == CONFIRMED
     done = redis(*lock.command("renew", HOLD, f"{owner(1)};{token};{HOLD};0", keys=(lock.h,)))
     assert done[0] == RENEWED and done[2] == b"1" and int(done[3]) > HOLD - 1_000, done

@@ -201,20 +201,6 @@ TEST_F(BallotTest, ARefusalSaysWhatTheServersSaid) {
   EXPECT_NE(failed->cause.find("1 refuses: MISCONF; 2 refuse: NOREPLICAS"), std::string::npos) << failed->cause;
 }
 
-// max_hold counts from when its owner was granted it, by another try of the same request.
-TEST_F(BallotTest, AHoldThatItsOwnerHadGrowsOlderWhileItIsConfirmed) {
-  Wait(1);
-  for (NodeIndex node = 0; node < kServers; ++node) {
-    Answer(node, Voted{.token = kToken + 1 + node, .since = TimeOf(), .held_for = seconds(10)});
-  }
-  ASSERT_EQ(CountAsked<ConfirmVote>(), kServers);
-  Pass(milliseconds(300));
-  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Confirmed{});
-  const auto* granted = Told<core::AcquireGranted>();
-  ASSERT_NE(granted, nullptr);
-  EXPECT_GE(granted->held_for, seconds(10) + milliseconds(300));
-}
-
 TEST(MergeViews, ShowTheTokenThatMostServersHave) {
   const auto shown = [](const std::vector<uint64_t>& tokens) {
     std::vector<core::LockView> views;
@@ -286,30 +272,6 @@ TEST_F(BallotTest, AServerWhoseVoteAnotherHadIsAskedToJoinAgainForAWhile) {
   ASSERT_TRUE(IsAsked<JoinGrant>(2));
   Answer(2, Joined{});
   Pass(seconds(1));
-  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
-}
-
-// A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.
-TEST_F(BallotTest, AServerThatJoinsAGrantEndsItByItsMaxHold) {
-  const core::StoreRenew renew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};
-  core::RenewDoneBatch renewed{.results = {core::RenewResult::kRenewed}};
-  core::RenewDoneBatch gone{.results = {core::RenewResult::kGone}};
-  Step(
-      core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30), .max_hold = seconds(10)});
-  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
-  Pass(seconds(9));
-  Step(renew);
-  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
-  ASSERT_TRUE(IsAsked<JoinGrant>(2));
-  const Spec joined = std::get<JoinGrant>(sent_[2].front().command).spec;
-  EXPECT_LE(joined.max_hold, seconds(1));
-  EXPECT_GT(joined.max_hold, milliseconds(900));
-  EXPECT_LE(joined.ttl, joined.max_hold);
-  Answer(2, Joined{});
-
-  Pass(seconds(1));
-  Step(renew);
-  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
   EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
 }
 

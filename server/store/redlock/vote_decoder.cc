@@ -45,8 +45,11 @@ Read ReadVote(int64_t code, const ReplyArray& reply) {
       const auto token = Number(reply, 2);
       const auto since = Number(reply, 3);
       const bool is_found = reply.size() == 5 && reply.String(4) == "found";
-      if (reply.size() != (is_found ? 5 : 4) || !token || *token == 0 || !since) return std::nullopt;
-      return ballot::Voted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since)), is_found};
+      const auto left = is_found ? std::nullopt : Number(reply, 4);
+      if (reply.size() != (is_found || left ? 5 : 4) || !token || *token == 0 || !since) return std::nullopt;
+      ballot::Voted voted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since)), {}, is_found};
+      if (left) voted.hold_left = FromMs(*left);
+      return voted;
     }
     case kQueued: {
       const auto position = Count(reply, 2);

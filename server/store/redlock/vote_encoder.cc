@@ -44,7 +44,7 @@ struct Encoder {
   VoteCodec::Encoded operator()(const ballot::ConfirmVote& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockConfirm, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(in.life)).Arg(KeepMs(in.name));
-    command.Arg(options.broker_id).Arg(in.marks.first).Arg(in.marks.last);
+    command.Arg(options.broker_id).Arg(in.marks.first).Arg(in.marks.last).Arg(CeilMs(in.promised));
     return {&lua::kRedlockConfirm, std::move(command).Build()};
   }
 

@@ -92,10 +92,12 @@ bool ByMaxHold(const Index& index, const Tenure& loss) {
   return loss.ended - since >= terms.max_hold_ns - allowance;
 }
 
-// The client received FORCED, or, when no broker could send it, found the lock gone: by a renewal, or when it moved.
-bool ByForce(const Tenure& loss) {
+// The client received FORCED, or, when no broker could send it, found the lock gone: by a renewal, or when it moved. Of
+// several servers some may have it yet, so that renewals are not answered until its deadline has passed.
+bool ByForce(const Index& index, const Tenure& loss) {
   if (loss.forced == kNotSeen || loss.forced > loss.ended) return false;
   if (loss.why == EndedWhy::kStreamBroke) return true;
+  if (loss.why == EndedWhy::kDeadline && index.TermsOf(loss).detached) return true;
   return loss.lost_reason == static_cast<int64_t>(core::LostReason::kForced) ||
          loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken);
 }
@@ -120,7 +122,7 @@ bool IsLoss(const Tenure& tenure) {
 }
 
 bool IsJustified(const Index& index, const Tenure& loss) {
-  if (ByForce(loss)) return true;
+  if (ByForce(index, loss)) return true;
   if (ByMaxHold(index, loss)) return true;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kMaxHold)) return false;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken) && loss.told != kNotSeen &&

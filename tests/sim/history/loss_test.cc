@@ -45,6 +45,17 @@ TEST(Losses, AClientThatMovesFindsWhatWasTakenByForceGone) {
   }
 }
 
+TEST(Losses, AForceThatMostServersHaveDoneLeavesRenewalsUnanswered) {
+  for (const bool forced : {false, true}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann", {.detached = true});
+    b.Granted(10, ann, 5, 1500);
+    if (forced) b.Forced(700, ann, 5);
+    b.Ended(1500, ann, EndedWhy::kDeadline);
+    EXPECT_VIOLATED(b, forced ? "" : "I13");
+  }
+}
+
 TEST(Losses, VotesOfAReleasedDetachedLeaseExplainOne) {
   for (const bool detached : {false, true}) {
     HistoryBuilder b;

@@ -102,7 +102,8 @@ void ClientProcess::Draw(Wish& wish) {
   } else if (dice.Chance(temper.bounded_wait)) {
     wish.max_wait = dice.Between(milliseconds(1), dice.Chance(0.5) ? milliseconds(50) : seconds(8));
   }
-  if (dice.Chance(temper.max_hold)) wish.max_hold = dice.Between(milliseconds(50), seconds(4));
+  // The contract bounds the ttl of a detached lease by its max_hold, which is no shorter than the shortest ttl.
+  if (dice.Chance(temper.max_hold)) wish.max_hold = dice.Between(milliseconds(detached() ? 300 : 50), seconds(4));
   if (dice.Chance(temper.lock_delay)) wish.lock_delay = dice.Between(milliseconds(1), seconds(3));
   const Way& way = temper.ways[static_cast<size_t>(wish.lock)];
   wish.want.policy = way.policy;

@@ -34,9 +34,10 @@ struct Stand {
   uint64_t yielded = 0;      // the vote under this token was given back: no earlier one counts either
   uint64_t leaving = 0;      // so it was, or will be: a vote under this token or an earlier one is to be confirmed
   core::StoreTime since;     // of its vote, by the server's clock
-  Instant began = core::kNever;  // the owner's hold there began no earlier; kNever: it had none when it asked
-  uint64_t found = 0;            // the present round has found another candidate's hold there, under this token
-  Instant may_run_until{};       // what was sent over a connection that broke may run until then
+  Instant began{};           // its max_hold counts there from no earlier
+  Instant began_by{};        // nor from later
+  uint64_t found = 0;        // the present round has found another candidate's hold there, under this token
+  Instant may_run_until{};   // what was sent over a connection that broke may run until then
 
   Answer answer = Answer::kNothing;
   bool shares = false;  // its holders are SHARED
@@ -79,6 +80,7 @@ struct Candidate : core::Timed {
 
   // Confirming.
   uint64_t confirming = 0;  // the token
+  Duration promised{};      // max_hold does not end it before
   Instant confirm_sent{};
   uint32_t confirm_asked = 0;  // bits, by server
   uint32_t confirmed = 0;
@@ -87,7 +89,7 @@ struct Candidate : core::Timed {
   // Held.
   uint64_t token = 0;                 // the last one that the core was told
   Instant deadline{};                 // D, as the ballot knows it
-  Instant hold_until = core::kNever;  // end by max_hold, not after it ends at any server that has voted
+  Instant hold_until = core::kNever;  // end by max_hold, not before it ends at q servers
   bool is_callers = false;            // a caller renews it, so the servers end it by max_hold
   Instant join_at = core::kNever;     // servers that have not voted are asked to join
   Instant forget_at = core::kNever;

@@ -54,7 +54,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
   const bool is_current = sent.id == candidate.round;
   if (const auto* voted = std::get_if<Voted>(&outcome)) {
     if (!voted->is_found) {
-      OnVoted(candidate, sent, *voted, time);
+      OnVoted(candidate, sent, *voted);
     } else if (const uint64_t found = OnFound(candidate, sent, *voted); found != 0) {
       return Ask(candidate, found);
     }
@@ -80,7 +80,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
   Consider(candidate);
 }
 
-void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time) {
+void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted) {
   Stand& stand = candidate.stands[sent.node];
   // What was asked for before has been given back, or is owed.
   if (sent.at < candidate.marked_from || voted.token <= stand.yielded) return;
@@ -90,10 +90,10 @@ void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& vo
   stand.from = stand.token == voted.token ? std::max(stand.from, sent.at) : sent.at;
   stand.token = voted.token;
   stand.since = voted.since;
-  // Counted as the grant's stamp is, from its token.
-  const Duration held_for = std::chrono::microseconds(time.us - SinceOf(voted.token).us);
-  const bool had_it = voted.held_for > Duration::zero();
-  stand.began = had_it ? sent.at - std::max(voted.held_for, held_for) : core::kNever;
+  const bool is_bounded = voted.hold_left && candidate.spec.max_hold > Duration::zero();
+  const Duration held_for = is_bounded ? candidate.spec.max_hold - *voted.hold_left : voted.held_for;
+  stand.began = std::min(sent.at - held_for, sent.at);
+  stand.began_by = std::min(context_.now - held_for, context_.now);
   stand.queued = false;
   if (sent.id == candidate.round) stand.answer = StandAnswer::kVoted;
   if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
@@ -190,7 +190,8 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
                                context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from);
   stand.is_fresh = is_new && vote.token > stand.leaving && context_.nodes.HasCountedSince(node, stand.from);
   stand.since = vote.since;
-  stand.began = core::kNever;
+  stand.began = stand.from;
+  stand.began_by = context_.now;
   stand.queued = false;
   if (stand.answer == StandAnswer::kNotVoted) stand.answer = StandAnswer::kVoted;
   candidate.is_dated = true;
@@ -236,6 +237,11 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
     stand.token = sent.token;
     stand.from = sent.at;
     stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
+    if (candidate.spec.max_hold > Duration::zero()) {
+      const Duration held_for = candidate.spec.max_hold - candidate.promised;
+      stand.began = std::max(stand.began, sent.at - held_for);
+      stand.began_by = std::max(stand.began_by, context_.now - held_for);
+    }
   }
   if (!is_current) return Consider(candidate);
   // The token that the core was told is asked for of q servers that have it: it is not raised for another one's sake.
@@ -246,7 +252,11 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
   candidate.confirm_asked &= ~Bit(sent.node);
   if (std::holds_alternative<Confirmed>(outcome) && stand.is_fresh) candidate.confirmed |= Bit(sent.node);
   const size_t confirmed = __builtin_popcount(candidate.confirmed);
-  if (confirmed >= context_.nodes.quorum()) return Win(candidate, candidate.confirming, candidate.confirm_sent);
+  if (confirmed >= context_.nodes.quorum()) {
+    // Whoever asked has given up meanwhile: a grant by notice promises a whole ttl.
+    if (candidate.promised < Promise(candidate)) return Confirm(candidate, candidate.confirming);
+    return Win(candidate, candidate.confirming, candidate.confirm_sent);
+  }
   if (confirmed + __builtin_popcount(candidate.confirm_asked) >= context_.nodes.quorum()) return;
   candidate.phase = Phase::kVoting;
   AskLater(candidate);
@@ -264,6 +274,9 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
   stand.from = sent.at;
   stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
   stand.queued = false;
+  const bool is_bounded = candidate.hold_until != core::kNever;
+  stand.began = is_bounded ? candidate.hold_until - candidate.spec.max_hold : sent.at;
+  stand.began_by = stand.began + (context_.now - sent.at);
 }
 
 void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {

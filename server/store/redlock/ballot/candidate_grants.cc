@@ -16,11 +16,6 @@ constexpr Duration kJoinAttempt = std::chrono::milliseconds(500);
 constexpr int kMostJoins = 10;  // then the next renewal joins the rest
 constexpr Duration kForgetSlack = std::chrono::milliseconds(100);
 
-// `began`: no later than the hold at any server.
-Instant HoldUntil(const Spec& spec, Instant began) {
-  return spec.max_hold == Duration::zero() ? core::kNever : began + spec.max_hold;
-}
-
 }  // namespace
 
 // J1, or J2 when it is confirmed.
@@ -34,15 +29,10 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   candidate.is_open = false;
   candidate.back_off = candidate.splits = candidate.yields = 0;
   const core::StoreTime since = SinceOf(token);
-  Instant began = core::kNever;
-  bool all = true;
-  for (const Stand& stand : candidate.stands) {
-    all &= stand.token == token;
-    if (stand.token != token) continue;
-    began = std::min(began, stand.began);
-  }
-  candidate.hold_until = HoldUntil(spec, std::min(from, began));
-  const Duration held_for = began == core::kNever ? Duration::zero() : context_.now - began;
+  const HoldStart hold = HoldStartOf(candidate, token, context_.nodes.quorum());
+  const bool all = std::ranges::all_of(candidate.stands, [&](const Stand& stand) { return stand.token == token; });
+  const bool is_bounded = spec.max_hold > Duration::zero();
+  candidate.hold_until = is_bounded ? hold.began + spec.max_hold : core::kNever;
   // The votes of the others may be on their way.
   if (!all) candidate.join_at = context_.now + context_.Trips(kGatherTrips);
   Arm(candidate);
@@ -56,8 +46,22 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
                                          .counted_from = from},
                        spec.lock_delay);
   } else {
-    AnswerAll(candidate, core::AcquireGranted{.token = token, .since = since, .held_for = held_for});
+    // The core counts what is left of max_hold from its question on.
+    const Duration held_for = (is_bounded ? candidate.LastQuestion()->at : context_.now) - hold.began;
+    const Duration promised = is_bounded ? hold.began_by + spec.max_hold - context_.now : Duration::zero();
+    AnswerAll(candidate, core::AcquireGranted{.token = token,
+                                              .since = since,
+                                              .held_for = std::max(held_for, Duration::zero()),
+                                              .promised = std::max(promised, Duration::zero())});
   }
+}
+
+// What is believed of the grant: by a notice a whole ttl, by an answer not more than max_hold has left.
+Duration Candidates::Promise(const Candidate& candidate) const {
+  const Spec& spec = candidate.spec;
+  if (candidate.questions.empty() || spec.max_hold == Duration::zero()) return spec.ttl;
+  const Instant began = HoldStartOf(candidate, 0, context_.nodes.quorum()).began;
+  return std::clamp<Duration>(began + spec.max_hold - context_.now, Duration::zero(), spec.ttl);
 }
 
 // J2
@@ -68,6 +72,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
   candidate.confirming = token;
   candidate.confirm_sent = context_.now;
   candidate.confirm_asked = candidate.confirmed = 0;
+  candidate.promised = Promise(candidate);
   const Spec& spec = candidate.spec;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == 0 || !context_.nodes.IsUp(node)) continue;
@@ -75,7 +80,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
     candidate.stands[node].raised = std::max(candidate.stands[node].raised, token);
     context_.Send(
         {.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
-        ConfirmVote{spec.name, spec.owner, candidate.marks, token, spec.ttl + spec.lock_delay});
+        ConfirmVote{spec.name, spec.owner, candidate.marks, token, spec.ttl + spec.lock_delay, candidate.promised});
   }
   candidate.ask_at = context_.now + std::max(context_.Trips(kPatienceTrips), context_.config.node_timeout);
   Arm(candidate);
@@ -156,12 +161,15 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   candidate.marks.Add(Marks::Of(candidate.spec.mark));
   candidate.phase = Phase::kHeld;
   candidate.token = token;
-  candidate.hold_until = HoldUntil(candidate.spec, from - held_for);
+  const Duration max_hold = candidate.spec.max_hold;
+  candidate.hold_until = max_hold > Duration::zero() ? from - held_for + max_hold : core::kNever;
   candidate.ask_at = core::kNever;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if ((voters & Bit(node)) == 0) continue;
     candidate.stands[node].token = token;
     candidate.stands[node].from = from;
+    candidate.stands[node].began = from - held_for;
+    candidate.stands[node].began_by = context_.now - held_for;
   }
   OnRenewed(candidate, from, voters, 0);
   candidate.join_at = context_.now + context_.Trips(kGatherTrips);

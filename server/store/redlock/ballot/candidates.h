@@ -91,7 +91,7 @@ class Candidates {
 
   // candidate_answers.cc
   void OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& outcome, core::StoreTime time);
-  void OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time);
+  void OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted);
   uint64_t OnFound(Candidate& candidate, const Sent& sent, const Voted& voted);
   void MoveTo(Candidate& candidate, Place place);
   bool OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& answer, core::StoreTime time);
@@ -102,6 +102,7 @@ class Candidates {
 
   // candidate_grants.cc
   void Win(Candidate& candidate, uint64_t token, Instant from);
+  Duration Promise(const Candidate& candidate) const;
   void Confirm(Candidate& candidate, uint64_t token);
   void Yield(Candidate& candidate, const std::optional<OwnerId>& holder);
   void JoinRest(Candidate& candidate);

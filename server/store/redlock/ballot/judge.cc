@@ -66,6 +66,13 @@ Opposition Against(const Candidate& candidate, const Bench& bench) {
   return against;
 }
 
+// Whether max_hold ends no promise by a notice of a grant under `token`, believed since `from`.
+bool OutlastsNotice(const Candidate& candidate, const Bench& bench, uint64_t token, Instant from) {
+  const Duration max_hold = candidate.spec.max_hold;
+  if (max_hold == Duration::zero()) return true;
+  return HoldStartOf(candidate, token, bench.quorum).began + max_hold >= from + std::min(candidate.spec.ttl, max_hold);
+}
+
 // When the belief in a grant under `token` begins: the latest instant before which q of its votes did not begin. False:
 // there are fewer. A vote that may have been raised since would be another's by its token, and end the grant.
 bool BeliefFrom(const Candidate& candidate, const Bench& bench, uint64_t token, Instant* from) {
@@ -96,7 +103,8 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
     Instant from;
     if (!BeliefFrom(candidate, bench, stand.token, &from)) continue;
     const bool young = candidate.questions.empty()
-                           ? from + candidate.spec.ttl - bench.margin - bench.now >= bench.enough
+                           ? from + candidate.spec.ttl - bench.margin - bench.now >= bench.enough &&
+                                 OutlastsNotice(candidate, bench, stand.token, from)
                            : from >= candidate.LastQuestion()->at;
     if (young) return {.kind = Kind::kGrant, .token = stand.token, .from = from};
   }
@@ -126,6 +134,19 @@ Verdict JudgeTry(const Candidate& candidate, const Bench& bench) {
 }
 
 }  // namespace
+
+HoldStart HoldStartOf(const Candidate& candidate, uint64_t token, size_t quorum) {
+  HoldStart hold;
+  absl::InlinedVector<Instant, 5> begins;
+  for (const Stand& stand : candidate.stands) {
+    if (stand.token == 0 || (token != 0 && (stand.token != token || !stand.is_fresh))) continue;
+    begins.push_back(stand.began);
+    hold.began_by = std::max(hold.began_by, stand.began_by);
+  }
+  std::ranges::sort(begins, std::greater<>());
+  if (!begins.empty()) hold.began = begins[std::min(begins.size(), quorum) - 1];
+  return hold;
+}
 
 bool IsRoundOver(const Candidate& candidate, const Bench& bench) {
   const size_t asked = CountAnswers(candidate, {Answer::kAsked});

@@ -51,6 +51,14 @@ struct Verdict {
 
 Verdict Judge(const Candidate& candidate, const Bench& bench);
 
+// From when max_hold counts, as most servers have it. `began`: no earlier at q of those with the vote under `token`, where
+// it is fresh, or, of token 0, with any vote. `began_by`: not later at any of them.
+struct HoldStart {
+  Instant began{};
+  Instant began_by{};
+};
+HoldStart HoldStartOf(const Candidate& candidate, uint64_t token, size_t quorum);
+
 // The round has nothing to wait for.
 bool IsRoundOver(const Candidate& candidate, const Bench& bench);
 // Enough servers have it queued, or have voted for it, that it has a place.

@@ -102,7 +102,8 @@ struct ConfirmVote {
   OwnerId owner{};
   Marks marks;  // of the vote; one with another mark stays as it is
   uint64_t token = 0;
-  Duration life{};  // ttl and lock_delay
+  Duration life{};      // ttl and lock_delay
+  Duration promised{};  // max_hold, if it has one, does not end the hold before
 };
 
 struct JoinGrant {
@@ -147,6 +148,7 @@ struct Voted {
   uint64_t token = 0;
   core::StoreTime since;
   Duration held_for{};
+  std::optional<Duration> hold_left;  // by its max_hold; unset: it has none, or was given just now
   bool is_found = false;  // another candidate of the same owner, maybe at another broker, has it
 };
 

@@ -51,10 +51,15 @@ void Renewals::OnReply(const Sent& sent, const Outcome& outcome) {
 
 void Renewals::Note(Round& round, NodeIndex node, const core::RenewDoneBatch& done) {
   const bool counts = context_.nodes.HasCountedSince(node, round.sent);
+  const bool has_hold = done.hold_left.size() == round.items.size();
+  round.has_hold |= has_hold;
   for (size_t i = 0; i < round.items.size(); ++i) {
     Item& item = round.items[i];
     const RenewResult result = done.results[i];
-    if (result == RenewResult::kRenewed) {
+    const bool is_renewed = result == RenewResult::kRenewed;
+    Duration& least = is_renewed && counts ? item.hold_left : item.refused_hold_left;
+    if (has_hold) least = std::min(least, done.hold_left[i]);
+    if (is_renewed) {
       if (counts) item.renewed |= Bit(node);
       continue;
     }
@@ -62,11 +67,6 @@ void Renewals::Note(Round& round, NodeIndex node, const core::RenewDoneBatch& do
     if (counts) item.gone |= Bit(node);
     item.is_anothers |= result == RenewResult::kAnothers;
     item.is_moved |= result == RenewResult::kMoved;
-  }
-  if (done.hold_left.size() != round.items.size()) return;
-  round.hold_left.resize(round.items.size(), Duration::max());
-  for (size_t i = 0; i < round.items.size(); ++i) {
-    round.hold_left[i] = std::min(round.hold_left[i], done.hold_left[i]);
   }
 }
 
@@ -91,9 +91,11 @@ void Renewals::TryAnswer(Round& round, bool at_once) {
   if (!at_once && !all) return;
   round.answered = true;
   core::RenewDoneBatch done;
-  done.hold_left = round.hold_left;
   for (const Item& item : round.items) {
     done.results.push_back(ResultOf(item));
+    if (round.has_hold) {
+      done.hold_left.push_back(done.results.back() == RenewResult::kRenewed ? item.hold_left : item.refused_hold_left);
+    }
     if (done.results.back() == RenewResult::kUnanswered) {
       done.trouble = std::to_string(__builtin_popcount(item.renewed)) + " of " + std::to_string(context_.nodes.size()) +
                      " servers have renewed it; " + context_.nodes.Trouble();

@@ -29,6 +29,8 @@ class Renewals {
     uint32_t renewed = 0;  // bits, by server: those that count
     uint32_t gone = 0;     // bits: those that count, and do not have it
     uint32_t lacks = 0;    // bits: all that do not have it
+    Duration hold_left = Duration::max();          // by max_hold: the least of the servers that renewed it and count
+    Duration refused_hold_left = Duration::max();  // of all others
     bool is_anothers = false;
     bool is_moved = false;
     bool is_done = false;  // its erosion is repaired
@@ -39,7 +41,7 @@ class Renewals {
     uint32_t waiting = 0;  // bits: servers that have not answered
     bool answered = false;
     std::vector<Item> items;
-    std::vector<Duration> hold_left;
+    bool has_hold = false;  // max_hold bounds some of them
   };
 
   void Note(Round& round, NodeIndex node, const core::RenewDoneBatch& done);

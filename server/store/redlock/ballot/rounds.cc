@@ -314,6 +314,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   using Result = core::AdoptDone::Result;
   const auto& adopt = std::get<core::StoreAdopt>(round.command);
   core::AdoptDone merged;
+  Duration hold_left = Duration::min();  // by max_hold, where it is most: what was promised ends by then
   size_t gone = 0;
   const core::AdoptDone* refusal = nullptr;  // one that says more than that it is gone
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
@@ -326,12 +327,18 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
       continue;
     }
     merged.since = SinceOf(adopt.token);
-    merged.held_for = std::max(merged.held_for, done->held_for);
     merged.ttl = done->ttl;
     merged.lock_delay = done->lock_delay;
-    if (done->max_hold > Duration::zero()) merged.max_hold = done->max_hold;
     if (done->min_hold > Duration::zero()) merged.min_hold = done->min_hold;
+    if ((round.adopted & Bit(node)) == 0) continue;
+    merged.held_for = std::max(merged.held_for, done->held_for);
+    if (done->max_hold > Duration::zero()) {
+      merged.max_hold = merged.max_hold == Duration::zero() ? done->max_hold : std::min(merged.max_hold, done->max_hold);
+      hold_left = std::max(hold_left, done->max_hold - done->held_for);
+    }
   }
+  // Servers may count from different moments, or for as long as a confirmation has promised.
+  if (merged.max_hold > Duration::zero()) merged.held_for = std::max(merged.max_hold - hold_left, Duration::zero());
   if (static_cast<size_t>(__builtin_popcount(round.adopted)) >= context_.nodes.quorum()) {
     merged.result = Result::kAdopted;
     Debts::Due owed{.claim = {adopt.name, adopt.from}, .token = adopt.token, .life = merged.ttl + merged.lock_delay};

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// max_hold at several servers, each of which counts it from its own vote.
+#include <gtest/gtest.h>
+
+#include "ballot_fixture.h"
+
+namespace distlock::store::ballot {
+namespace {
+
+// max_hold counts from when its owner was granted it, by another try of the same request.
+TEST_F(BallotTest, AHoldThatItsOwnerHadGrowsOlderWhileItIsConfirmed) {
+  Wait(1);
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    Answer(node, Voted{.token = kToken + 1 + node, .since = TimeOf(), .held_for = seconds(10)});
+  }
+  ASSERT_EQ(CountAsked<ConfirmVote>(), kServers);
+  Pass(milliseconds(300));
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Confirmed{});
+  const auto* granted = Told<core::AcquireGranted>();
+  ASSERT_NE(granted, nullptr);
+  EXPECT_GE(granted->held_for, seconds(10) + milliseconds(300));
+}
+
+// By two servers' records its max_hold has passed. The third has confirmed it later, as some earlier answer promised.
+TEST_F(BallotTest, ARepeatIsToldWhatAnEarlierAnswerMayHavePromised) {
+  Pass(seconds(20));
+  Step(core::StoreAcquire{
+      .op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(10), .max_hold = seconds(10), .wait = true});
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    Answer(node, Voted{.token = kToken,
+                       .since = TimeOf(),
+                       .held_for = seconds(10),
+                       .hold_left = node == 0 ? milliseconds(800) : milliseconds(0)});
+  }
+  const auto* granted = Told<core::AcquireGranted>();
+  ASSERT_NE(granted, nullptr);
+  EXPECT_GE(granted->held_for, seconds(10) - milliseconds(1)) << "it is over at q of the servers";
+  EXPECT_GT(granted->promised, milliseconds(700));
+  EXPECT_LE(granted->promised, milliseconds(800));
+}
+
+TEST_F(BallotTest, AConfirmationPromisesAnAnswerWhatMaxHoldHasLeft) {
+  Step(core::StoreAcquire{
+      .op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(10), .max_hold = seconds(10), .wait = true});
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    Answer(node, Voted{.token = kToken + node, .since = TimeOf(), .held_for = seconds(7), .hold_left = seconds(3)});
+  }
+  ASSERT_TRUE(IsAsked<ConfirmVote>(0));
+  const Duration promised = std::get<ConfirmVote>(sent_[0].front().command).promised;
+  EXPECT_LE(promised, seconds(3));
+  EXPECT_GT(promised, milliseconds(2900));
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Confirmed{});
+  const auto* granted = Told<core::AcquireGranted>();
+  ASSERT_NE(granted, nullptr);
+  EXPECT_LE(seconds(10) - granted->held_for, seconds(3));
+}
+
+// A waiter's votes may be old when the last of them makes it the holder. The core believes a notice for a whole ttl.
+TEST_F(BallotTest, AConfirmationPromisesANoticeAWholeTtl) {
+  Step(core::StoreAcquire{
+      .op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(10), .max_hold = seconds(10), .wait = true});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(2));
+  Notice(0, 1, kToken);
+  Pass(seconds(4));
+  Notice(1, 1, kToken + 4'000'000);
+  ASSERT_TRUE(CountAsked<ConfirmVote>() > 0);
+  for (const auto& server : sent_) {
+    for (const SendTo& sent : server) {
+      const auto* confirm = std::get_if<ConfirmVote>(&sent.command);
+      if (confirm != nullptr) {
+        EXPECT_EQ(confirm->promised, seconds(10));
+      }
+    }
+  }
+}
+
+// A server that joined the grant late, or lost it, does not end a renewal that the others have made.
+TEST_F(BallotTest, ARenewalIsCutByTheServersThatMadeIt) {
+  Step(core::StoreRenew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}});
+  const auto answer = [](core::RenewResult result, Duration left) {
+    return core::RenewDoneBatch{.results = {result}, .hold_left = {left}};
+  };
+  Answer(2, answer(core::RenewResult::kGone, Duration::zero()));
+  Answer(0, answer(core::RenewResult::kRenewed, seconds(5)));
+  Answer(1, answer(core::RenewResult::kRenewed, seconds(4)));
+  const auto* done = Told<core::RenewDoneBatch>();
+  ASSERT_NE(done, nullptr);
+  EXPECT_EQ(done->hold_left, std::vector<Duration>{seconds(4)});
+}
+
+// Each server's max_hold counts from its own vote, and a confirmation has made one of them longer.
+TEST_F(BallotTest, AnAdoptionGoesByTheServerWhereTheHoldEndsLast) {
+  Step(core::StoreAdopt{.op = 1, .name = TheLock(), .from = OwnerOf(1), .token = kToken, .owner = OwnerOf(2)});
+  const auto adopted = [](Duration held_for, Duration max_hold) {
+    return core::AdoptDone{.result = core::AdoptDone::Result::kAdopted,
+                           .held_for = held_for,
+                           .ttl = seconds(30),
+                           .max_hold = max_hold};
+  };
+  Answer(0, adopted(seconds(12), seconds(20)));
+  Answer(1, adopted(milliseconds(9'900), seconds(10)));
+  const auto* done = Told<core::AdoptDone>();
+  ASSERT_NE(done, nullptr);
+  EXPECT_EQ(done->max_hold, seconds(10));
+  EXPECT_EQ(done->held_for, seconds(2));
+}
+
+// A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.
+TEST_F(BallotTest, AServerThatJoinsAGrantEndsItByItsMaxHold) {
+  const core::StoreRenew renew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};
+  core::RenewDoneBatch renewed{.results = {core::RenewResult::kRenewed}};
+  core::RenewDoneBatch gone{.results = {core::RenewResult::kGone}};
+  Step(
+      core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30), .max_hold = seconds(10)});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  Pass(seconds(9));
+  Step(renew);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
+  ASSERT_TRUE(IsAsked<JoinGrant>(2));
+  const Spec joined = std::get<JoinGrant>(sent_[2].front().command).spec;
+  EXPECT_LE(joined.max_hold, seconds(1));
+  EXPECT_GT(joined.max_hold, milliseconds(900));
+  EXPECT_LE(joined.ttl, joined.max_hold);
+  Answer(2, Joined{});
+
+  Pass(seconds(1));
+  Step(renew);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
+}  // namespace
+}  // namespace distlock::store::ballot
