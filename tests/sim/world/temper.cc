@@ -324,7 +324,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   if (std::ranges::any_of(temper.ways, [](const Way& way) { return way.readers > 0 || way.limit > 0; })) {
     temper.skewed_nodes = false;
   }
-  if (temper.skewed_nodes) temper.downgrade = 0;
+  if (temper.skewed_nodes) temper.downgrade = temper.max_hold = 0;
   temper.forgets =
       sentinel || temper.failing_nodes || temper.hold_off || temper.topology == Topology::kQuorum ||
       std::ranges::any_of(temper.faults, [](int fault) { return Faults()[static_cast<size_t>(fault)].forgets; });
