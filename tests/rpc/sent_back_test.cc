@@ -164,9 +164,9 @@ TEST(SentBack, AnAcquireIdIsOfItsSession) {
   EXPECT_TRUE(guarded.broker->IsHeld("shared/a"));
   EXPECT_TRUE(guarded.broker->IsHeld("shared/b"));
   guarded.uid = 7;
-  v1::RenewRequest renew;
-  renew.set_lease_id(held.lease_id());
-  EXPECT_TRUE(Unary(guarded.broker->locks(), &L::Renew, renew).ok());
+  v1::ReleaseRequest release;
+  release.set_lease_id(held.lease_id());
+  EXPECT_TRUE(Unary(guarded.broker->locks(), &L::Release, release).ok());
 }
 
 // A label that a caller gives itself never stands in the place of a proven name.

@@ -118,6 +118,10 @@ void RenewCall::Start(const grpc::ByteBuffer& bytes) {
   if (!check.ok()) return void(Refuse(check.Refusal()));
   name_ = lease.name;
   if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
+  if (!core::IsDetached(lease.owner)) {
+    check.Bad("lease_id", "is of a lease of a stream, which its broker renews; Renew is for detached leases");
+    return void(Refuse(check.Refusal()));
+  }
   const int shard = shards().ShardOf(name_);
   Ask(shard, core::Renew{.session = session(),
                          .request = kOnly,

@@ -106,6 +106,24 @@ TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
   EXPECT_TRUE(broker.IsHeld("a"));
 }
 
+// Its broker ends it with the stream, whatever a caller was promised.
+TEST(Unary, ALeaseOfAStreamIsNotRenewedByACaller) {
+  TestBroker broker;
+  v1::HoldRequest wanted;
+  wanted.mutable_lock()->set_key("a");
+  grpc::ClientContext context;
+  const auto hold = broker.locks().Hold(&context, wanted);
+  v1::HoldResponse held;
+  ASSERT_TRUE(hold->Read(&held));
+  ASSERT_TRUE(held.has_granted());
+  v1::RenewRequest renew;
+  renew.set_lease_id(held.granted().lease_id());
+  const auto [status, response] = Call<v1::RenewResponse>(broker.locks(), &v1::LockService::Stub::Renew, renew);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(Details(status).fields, testing::ElementsAre("lease_id"));
+  context.TryCancel();
+}
+
 TEST(Unary, SeveralLocksAreAnsweredInTheirOrder) {
   TestBroker broker;
   v1::AcquireRequest request = OneTry("b");

@@ -250,9 +250,19 @@ void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
 void ReplicaSet::DemoteLater(ReplicaServer& server, Duration after) {
   env_.time.After(after, [this, &server] {
     if (&server == &primary()) return;
-    if (!server.running() || CutAway(env_, server)) return DemoteLater(server, milliseconds(200));
+    if (!server.running() || CutAway(env_, server)) return DemoteOnceReached(server);
     // Sentinels end the connections of a server's clients when they demote it; an administrator may not.
     server.Follow(primary(), env_.dice.Chance(0.8));
+  });
+}
+
+// Sentinels wait some 8 s before they demote a primary that has come back. Without a guard that is not bounded by anything
+// that locks could rely on, nor behind one name, as in LosePrimary.
+void ReplicaSet::DemoteOnceReached(ReplicaServer& server) {
+  env_.time.After(milliseconds(200), [this, &server] {
+    if (!server.running() || CutAway(env_, server)) return DemoteOnceReached(server);
+    const bool is_soon = env_.settings.guard == FailoverGuard::kNone || env_.temper.name_moves;
+    DemoteLater(server, env_.dice.Between(Duration(0), is_soon ? milliseconds(1) : kLongestDemotion));
   });
 }
 

@@ -71,6 +71,7 @@ class ReplicaSet {
   void TellLater(SentinelProcess& sentinel, Duration after);
   // Makes `server` a follower of the primary, once it can be reached and `after` has passed.
   void DemoteLater(ReplicaServer& server, Duration after);
+  void DemoteOnceReached(ReplicaServer& server);
   void NotePromoted(Duration lasts);
 
   // Clients that know no sentinels find the primary behind one name.
