@@ -10,6 +10,10 @@ own_tag = channel
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
+if h.mine and ends_elsewhere(h) then
+  local length, bad_queue = try('ZCARD', QUEUE)
+  return bad_queue or {HELD, NOW, left_ms(h), length}
+end
 if h.mine and h.kind == 'x' and string.byte(want) == 120 then
   redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
   return {GRANTED, NOW, h.mine.token, h.mine.since}

@@ -41,8 +41,3 @@ local function hold_left(mine, info)
   local _, hold = bounds_of(info)
   return hold and math.ceil((tonumber(mine.since) - now) / 1000) + tonumber(hold)
 end
-
--- In how many ms the owner's own hold ends, if nobody renews it: what was promised of it ends by then.
-local function life_left(h)
-  return h.kind == 'x' and redis.call('PTTL', HOLDER) or math.ceil((h.mine.expiry - now) / 1000)
-end

@@ -172,7 +172,8 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
     const std::optional<Duration> look_in = LookIn(held->left, held->holders);
     if (!TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
-    return RetryLater(waiter, "another session has sent the same request_id");
+    return RetryLater(waiter, held->held_off > Duration::zero() ? "the store may have forgotten who has it"
+                                                                : "another session has sent the same request_id");
   }
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
     return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
@@ -253,6 +254,8 @@ void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
 void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
   switch (failed.kind) {
     case FailureKind::kFull:
+      // It was told that it waits, and its place may be there.
+      if (waiter.answered) return RetryLater(waiter, failed.cause);
       return Refuse(
           waiter,
           Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax, .holders = {}});

@@ -215,6 +215,17 @@ TEST(Queue, AnotherServerIsAskedForAllPlacesInTheirOrder) {
   }
 }
 
+TEST(Queue, AServerThatIsFullEndsNoWait) {
+  Table t;
+  Wait(t, kT);
+  t.Do(StoreDown{"gone"});
+  t.Do(StoreUp{.renew_all = true});
+  t.Reply(t.Take<StoreAcquire>().op, StoreFailed{FailureKind::kFull, "out of memory"});
+  t.Pass(seconds(2));
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
+}
+
 TEST(Queue, AWaiterIsToldItsPlaceOnlyOnce) {
   Table t;
   Wait(t, kT);

@@ -7,7 +7,7 @@ from kinds import RwLock
 from lock import GONE, GRANTED, HELD, KEEP_MS, QUEUED, RELEASED, TENDED, WITHDRAWN, Lock, owner
 
 NEVER = 9007199254740991
-OPEN = f"{NEVER};{NEVER}"
+OPEN = f"{NEVER};{NEVER};{NEVER}"
 
 
 @pytest.fixture
@@ -20,8 +20,9 @@ def server_us(redis):
     return int(seconds) * 1_000_000 + int(micros)
 
 
-def hold_off(redis, lock, ms=10_000):
-    lock.hold_off = f"{server_us(redis) + ms * 1000};{NEVER}"
+def hold_off(redis, lock, ms=10_000, others_ms=0):
+    now = server_us(redis)
+    lock.hold_off = f"{now + ms * 1000};{NEVER};{now + others_ms * 1000}"
 
 
 def test_a_free_lock_is_not_granted_and_says_when_to_look_again(lock, redis):
@@ -53,6 +54,20 @@ def test_an_owners_repeat_is_granted(lock, redis, kind):
     token = lock.ask(1, kind)[2]
     hold_off(redis, lock)
     assert lock.ask(1, kind)[:1] == [GRANTED] and lock.ask(1, kind)[2] == token
+
+
+# The primary that was replaced gives it away at its end, if that comes while it goes on.
+@pytest.mark.parametrize("kind", ["x", "s", "p1/3"])
+def test_an_owners_repeat_does_not_keep_what_may_be_given_away_elsewhere(lock, redis, kind):
+    token = lock.ask(1, kind, ttl=5_000)[2]
+    hold_off(redis, lock, others_ms=9_000)
+    reply = lock.ask(1, kind, ttl=5_000)
+    assert reply[0] == HELD and 0 < reply[2] <= 5_000 and len(reply) == 4
+    assert redis("PTTL", lock.h) <= 5_000
+    hold_off(redis, lock, others_ms=4_000)
+    assert lock.ask(1, kind, ttl=5_000)[:1] == [GRANTED] and lock.ask(1, kind, ttl=5_000)[2] == token
+    hold_off(redis, lock, ms=0, others_ms=9_000)
+    assert lock.ask(1, kind, ttl=5_000)[0] == GRANTED
 
 
 def test_readers_and_permits_are_held_off_beside_others(lock, redis):
@@ -124,7 +139,7 @@ def late(request, lock, redis):
     """Called when all is as the test wants it; `in_time` instead."""
     def from_now_on(known_for_ms=0):
         known = server_us(redis) + known_for_ms * 1000
-        lock.hold_off = str(known) if request.param == "none" else f"2;{known}"
+        lock.hold_off = str(known) if request.param == "none" else f"2;{known};0"
     return from_now_on
 
 

@@ -111,6 +111,7 @@ def test_downgrade_ends_it(lock, redis):
 def test_max_hold_counts_behind_it(lock, redis):
     lock.acquire(1, info=f"m{PERIOD};h5000;who")
     age(lock, redis, 4_000)
+    redis("PEXPIRE", lock.h, 500)
     lock.renew((lock, 1, TTL_MS, 0, 9_000_000_000_000_000))
     assert redis("PTTL", lock.h) <= 1_000
 

@@ -73,7 +73,7 @@ def test_a_reader_releases_its_own_grant_only(rw):
 
 
 def test_max_hold_cuts_a_readers_renewal(rw, redis, until):
-    time = int(rw.read(1)[1])
+    time = int(rw.read(1, ttl=40)[1])
     rw.read(2)
     assert rw.renew((rw, 1, TTL_MS, 0, time + 80_000))[2:] == [1]
     until(lambda: 1 not in rw.holders())

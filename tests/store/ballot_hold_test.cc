@@ -93,10 +93,8 @@ TEST_F(BallotTest, ARenewalIsCutByTheServersThatMadeIt) {
 TEST_F(BallotTest, AnAdoptionGoesByTheServerWhereTheHoldEndsLast) {
   Step(core::StoreAdopt{.op = 1, .name = TheLock(), .from = OwnerOf(1), .token = kToken, .owner = OwnerOf(2)});
   const auto adopted = [](Duration held_for, Duration max_hold) {
-    return core::AdoptDone{.result = core::AdoptDone::Result::kAdopted,
-                           .held_for = held_for,
-                           .ttl = seconds(30),
-                           .max_hold = max_hold};
+    return core::AdoptDone{
+        .result = core::AdoptDone::Result::kAdopted, .held_for = held_for, .ttl = seconds(30), .max_hold = max_hold};
   };
   Answer(0, adopted(seconds(12), seconds(20)));
   Answer(1, adopted(milliseconds(9'900), seconds(10)));

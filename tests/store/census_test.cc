@@ -100,8 +100,12 @@ class CensusTest : public testing::Test {
   }
   static std::string Argument(Duration until) { return std::to_string(After(until).us) + ";0"; }
 
-  // As scripts are told, by the latest knowledge.
-  static std::string Told(const Census& census, Instant now = kHere) { return census.ScriptArgument(now, {}); }
+  // As scripts are told, by the latest knowledge, of new holders.
+  static std::string Told(const Census& census, Instant now = kHere) {
+    const std::string told = census.ScriptArgument(now, {});
+    const size_t others = told.find(';', told.find(';') + 1);
+    return told.substr(0, others);
+  }
   static Census Known(const HoldOffOptions& options, int wait_replicas = 0) {
     Census census(options, wait_replicas);
     census.OnSame(kHere);
@@ -324,6 +328,16 @@ TEST_F(CensusTest, DataBehindAnAddressThatIsKnownToFailOverAreNoOriginal) {
   EXPECT_EQ(census.Next(kHere).hold_off, kTtl + seconds(12));
   census.OnCount(Counted(seconds(1), {}, {}), kHere);
   EXPECT_EQ(Told(census), Argument(kTtl + seconds(12))) << "whatever a broker that knew nothing has marked";
+}
+
+TEST_F(CensusTest, APrimaryThatWasReplacedGrantsForAsLongAsItsGuardLetsIt) {
+  Census census = Known(Auto(true, 3));
+  census.Meet({.identity = "a:1", .min_replicas = 1, .max_lag = seconds(8)});
+  EXPECT_EQ(census.OthersUntil(kHere), kOpenEnd) << "nobody knows since when it is the primary";
+  census.OnCount(Counted(seconds(1), {}, kTtl + seconds(10)), kHere);
+  EXPECT_EQ(census.OthersUntil(kHere), After(seconds(10)));
+  EXPECT_EQ(census.ScriptArgument(kHere, {}),
+            Argument(kTtl + seconds(10)) + ";" + std::to_string(After(seconds(10)).us));
 }
 
 TEST_F(CensusTest, WhatIsKnownOfAServerIsTrustedForTwoSeconds) {

@@ -22,7 +22,7 @@ using std::chrono::seconds;
 
 constexpr int64_t kEpochUs = 1'700'000'000'000'000;  // of the server's clock, when the broker's shows 0
 const std::string kNone = "none";
-const std::string kNotKnown = "9007199254740991;9007199254740991";
+const std::string kNotKnown = "9007199254740991;9007199254740991;9007199254740991";
 
 std::string BulkOf(std::string_view text) { return Cat("$", text.size(), "\r\n", text, "\r\n"); }
 
@@ -280,7 +280,7 @@ TEST_F(KnowledgeAgeTest, AHoldOffThatIsKnownCountsForAsLong) {
   census.Meet({.identity = "a:1"});
   EXPECT_EQ(census.ScriptArgument(kAsked, kUntil), kNotKnown) << "it does not end in any case";
   census.OnCount({.time = kSince, .since = kSince, .hold_off = seconds(9), .longest_ttl = seconds(9)}, kAsked);
-  EXPECT_EQ(census.ScriptArgument(kAsked, kUntil), Cat(kSince.us + 9'000'000, ";", kUntil.us));
+  EXPECT_EQ(census.ScriptArgument(kAsked, kUntil), Cat(kSince.us + 9'000'000, ";", kUntil.us, ";", kSince.us));
 }
 
 }  // namespace

@@ -198,10 +198,15 @@ StoreTime Census::HeldOffUntil(Instant now) const {
   return state_ != State::kCounted || IsStale(now) ? kOpenEnd : until_;
 }
 
+StoreTime Census::OthersUntil(Instant now) const {
+  if (since_.us == 0 || IsStale(now)) return kOpenEnd;
+  return StoreTime{since_.us + Us(OldPrimaryGoesOn())};
+}
+
 std::string Census::ScriptArgument(Instant now, StoreTime known_until) const {
   if (!HoldsOff(now)) return Cat(known_until.us);
   const StoreTime until = HeldOffUntil(now);
-  return Cat(until.us, ";", until == kOpenEnd ? kOpenEnd.us : known_until.us);
+  return Cat(until.us, ";", until == kOpenEnd ? kOpenEnd.us : known_until.us, ";", OthersUntil(now).us);
 }
 
 Duration Census::Left(StoreTime now) const {

@@ -139,6 +139,8 @@ class Census {
   core::Instant known_until() const { return same_ + kKnowledgeLasts; }
   // Until then, by the server's clock, scripts grant nobody new a lock; us = 0: they do, kOpenEnd: it is not known yet.
   core::StoreTime HeldOffUntil(core::Instant now) const;
+  // Until then, by the server's clock, a primary that this server has replaced may grant what ends there.
+  core::StoreTime OthersUntil(core::Instant now) const;
   // The argument `hold_off` of a script. `known_until`: by the server's clock, since a call may run long after it was
   // sent.
   std::string ScriptArgument(core::Instant now, core::StoreTime known_until) const;

@@ -163,24 +163,30 @@ void ReplicaServer::OnConfirmed(const ReplicaServer* follower, uint64_t offset) 
   const auto found =
       std::find_if(followers_.begin(), followers_.end(), [&](const Follower& one) { return one.server == follower; });
   if (found == followers_.end()) return;
+  const bool is_online = found->confirmed > 0;
   found->confirmed = std::max(found->confirmed, offset);
   Sync();
   found->heard = Second();
-  Count();
+  ShowFollowers();
+  // A server counts them when one comes or goes, and once a second: not when one is heard.
+  if (!is_online) Count();
   AnswerWaits();
 }
 
-void ReplicaServer::Count() {
+void ReplicaServer::ShowFollowers() {
   std::vector<std::string> lines;
-  int good = 0;
   for (const Follower& one : followers_) {
-    const auto lag = seconds(Second() - one.heard);
-    good += one.confirmed > 0 && lag <= max_lag_ ? 1 : 0;
     lines.push_back(store::Cat("ip=", one.server->host(), ",port=", kPort, ",state=online,offset=", one.confirmed,
-                               ",lag=", lag.count()));
+                               ",lag=", Second() - one.heard));
   }
   model().SetReplicas(std::move(lines));
+}
+
+void ReplicaServer::Count() {
+  ShowFollowers();
   if (min_replicas_ == 0) return;
+  const auto good = std::ranges::count_if(
+      followers_, [&](const Follower& one) { return one.confirmed > 0 && seconds(Second() - one.heard) <= max_lag_; });
   const bool enough = good >= min_replicas_ || !leads();
   model().RefuseWrites(enough ? "" : "NOREPLICAS Not enough good replicas to write.");
 }

@@ -74,6 +74,7 @@ class ReplicaServer : public StoreProcess {
   // Whole seconds of its clock, in which Redis counts how long a follower was silent.
   int64_t Second() { return model().now_us() / 1'000'000; }
   // Counts the followers; at least every second.
+  void ShowFollowers();
   void Count();
   void CountEachSecond();
 

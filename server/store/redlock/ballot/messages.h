@@ -149,7 +149,7 @@ struct Voted {
   core::StoreTime since;
   Duration held_for{};
   std::optional<Duration> hold_left;  // by its max_hold; unset: it has none, or was given just now
-  bool is_found = false;  // another candidate of the same owner, maybe at another broker, has it
+  bool is_found = false;              // another candidate of the same owner, maybe at another broker, has it
 };
 
 // No vote: somebody has the lock at this server, or comes first.

@@ -26,9 +26,9 @@ class Renewals {
  private:
   struct Item {
     core::RenewItem asked;
-    uint32_t renewed = 0;  // bits, by server: those that count
-    uint32_t gone = 0;     // bits: those that count, and do not have it
-    uint32_t lacks = 0;    // bits: all that do not have it
+    uint32_t renewed = 0;                          // bits, by server: those that count
+    uint32_t gone = 0;                             // bits: those that count, and do not have it
+    uint32_t lacks = 0;                            // bits: all that do not have it
     Duration hold_left = Duration::max();          // by max_hold: the least of the servers that renewed it and count
     Duration refused_hold_left = Duration::max();  // of all others
     bool is_anothers = false;

@@ -333,7 +333,8 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     if ((round.adopted & Bit(node)) == 0) continue;
     merged.held_for = std::max(merged.held_for, done->held_for);
     if (done->max_hold > Duration::zero()) {
-      merged.max_hold = merged.max_hold == Duration::zero() ? done->max_hold : std::min(merged.max_hold, done->max_hold);
+      merged.max_hold =
+          merged.max_hold == Duration::zero() ? done->max_hold : std::min(merged.max_hold, done->max_hold);
       hold_left = std::max(hold_left, done->max_hold - done->held_for);
     }
   }
