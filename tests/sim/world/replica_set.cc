@@ -256,8 +256,8 @@ void ReplicaSet::DemoteLater(ReplicaServer& server, Duration after) {
   });
 }
 
-// Sentinels wait some 8 s before they demote a primary that has come back. Without a guard that is not bounded by anything
-// that locks could rely on, nor behind one name, as in LosePrimary.
+// Sentinels wait some 8 s before they demote a primary that has come back. Without a guard nothing bounds that on which
+// locks could rely, nor behind one name, as in LosePrimary.
 void ReplicaSet::DemoteOnceReached(ReplicaServer& server) {
   env_.time.After(milliseconds(200), [this, &server] {
     if (!server.running() || CutAway(env_, server)) return DemoteOnceReached(server);

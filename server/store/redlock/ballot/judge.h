@@ -51,8 +51,8 @@ struct Verdict {
 
 Verdict Judge(const Candidate& candidate, const Bench& bench);
 
-// From when max_hold counts, as most servers have it. `began`: no earlier at q of those with the vote under `token`, where
-// it is fresh, or, of token 0, with any vote. `began_by`: not later at any of them.
+// From when max_hold counts, as most servers have it. `began`: no earlier at q of those with the vote under `token`,
+// where it is fresh, or, of token 0, with any vote. `began_by`: not later at any of them.
 struct HoldStart {
   Instant began{};
   Instant began_by{};
