@@ -16,7 +16,7 @@ constexpr core::Duration kMaxHold = seconds(1);
 core::StoreAcquire Bounded(uint8_t owner, Mode mode) {
   core::StoreAcquire acquire = MakeAcquire(0, Lock("k"), Owner(owner));
   acquire.want = {.mode = mode, .permits = mode == Mode::kPermit ? 1U : 0U, .limit = mode == Mode::kPermit ? 2U : 0U};
-  acquire.max_hold = kMaxHold;
+  acquire.ttl = acquire.max_hold = kMaxHold;  // the core asks for no ttl beyond it
   return acquire;
 }
 

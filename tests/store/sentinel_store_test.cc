@@ -298,6 +298,28 @@ TEST_F(SentinelStoreTest, APrimaryThatCannotBeReachedIsNamedByItsAddress) {
   EXPECT_TRUE(Contains(failed->cause, "the primary at a:6379: ")) << failed->cause;
 }
 
+// It is cut off from the sentinels, and refuses since its replicas follow another one. When the cut heals it hears once
+// more of a replica, and takes writes until it sees the end of that connection.
+TEST_F(SentinelStoreTest, APrimaryThatLacksReplicasIsSentNothingBeforeASentinelNamesIt) {
+  const auto cause = [this] {
+    Submit();
+    Pass(milliseconds(10));
+    const auto* failed = replies_.empty() ? nullptr : std::get_if<core::StoreFailed>(&replies_.back().outcome);
+    return failed == nullptr ? "" : failed->cause;
+  };
+  Make();
+  for (const std::string host : {"s1", "s2", "s3"}) played_[host].silent = true;
+  Pass(seconds(2));
+  EXPECT_TRUE(Contains(cause(), "NOREPLICAS not now")) << "its own words";
+  played_["a"].refusal = "MISCONF it was sent";
+  EXPECT_TRUE(Contains(cause(), "no sentinel has named it since")) << cause();
+  Pass(seconds(20));
+  EXPECT_TRUE(Contains(cause(), "no sentinel has named it since")) << cause();
+  for (const std::string host : {"s1", "s2", "s3"}) played_[host].silent = false;
+  Pass(seconds(3));
+  EXPECT_TRUE(Contains(cause(), "MISCONF it was sent")) << cause();
+}
+
 TEST_F(SentinelStoreTest, CommandsBeforeThePrimaryIsKnownAreNotSent) {
   for (auto& [host, one] : played_) one.refuses = true;
   Make();

@@ -51,6 +51,7 @@ TEST_P(StoreConformanceOverTime, ARenewalEndsAtHoldUntilAndKeepsTheDelay) {
   Broker a = MakeBroker(kBrokerA);
   core::StoreAcquire wanted = MakeAcquire(1, Lock("k"), Owner(1));
   wanted.lock_delay = seconds(2);
+  wanted.ttl = seconds(4);
   const auto first = AskFor<core::AcquireGranted>(a, 1, wanted);
   const core::StoreTime until{first.since.us + 5'000'000};
   const core::StoreRenew renew{2, {{Lock("k"), Owner(1), first.token, seconds(30), /*ours=*/false, until}}};

@@ -84,6 +84,7 @@ void ServerNode::MoveTo(const ServerAddress& address) {
   place_ = Cat("the primary at ", address.Text(), ": ");
   up_ = false;
   down_cause_ = why;
+  doubt_.OnMoved();
   prepared_.reset();
   schema_.Stop();
   census_.Stop();
@@ -160,7 +161,10 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
 
 void ServerNode::OnHoldOffChanged() { Tell(core::ChannelUp{}); }
 
-void ServerNode::OnCensusRefused(const std::string& cause) { ReportRefusal({core::FailureKind::kUnavailable, cause}); }
+void ServerNode::OnCensusRefused(const std::string& cause) {
+  doubt_.OnRefused(cause, timers_->Now());
+  ReportRefusal({core::FailureKind::kUnavailable, cause});
+}
 
 void ServerNode::OnCensusWarning(const std::string& warning) {
   if (options_.on_warning) options_.on_warning(warning);
@@ -306,8 +310,13 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 
 // ---- Commands ----
 
+std::string ServerNode::RefusalOf(const core::StoreCommand& command) const {
+  if (!up_) return down_cause_;
+  return doubt_.Refusal().empty() ? confirmation_.Refusal(command) : doubt_.Refusal();
+}
+
 void ServerNode::Submit(core::StoreCommand&& command, uint64_t least_token) {
-  const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
+  const std::string refusal = RefusalOf(command);
   if (up_ && refusal.empty()) {
     HearTtl(command);
     confirmation_.OnSent(command);
@@ -366,6 +375,7 @@ void ServerNode::Flush() {
 void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
   const bool refused = answer.reply != nullptr && IsError(*answer.reply);
   const std::string_view error = refused ? Text(*answer.reply) : "";
+  if (refused) doubt_.OnRefused(error, timers_->Now());
   if (refused && shard_ && IsRedirect(error) && owner_->OnNodeRedirect(sent.op, error)) return;
   if (refused && shard_ && IsNonLocalKey(error)) {
     Suspect();

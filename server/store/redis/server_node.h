@@ -23,6 +23,7 @@
 #include "store/redis/census_round.h"
 #include "store/redis/clock_rate.h"
 #include "store/redis/codec.h"
+#include "store/redis/doubt.h"
 #include "store/redis/link.h"
 #include "store/redis/lock_listing.h"
 #include "store/redis/notice_channel.h"
@@ -123,6 +124,8 @@ class ServerNode : private Link::Owner,
   }
   // So many servers there are, by those who know: the census counts with it.
   void Servers(int count) { census_.Servers(count); }
+  // They have named this server as the primary, when asked at `asked`.
+  void Named(core::Instant asked) { doubt_.OnNamed(asked); }
 
  private:
   // Brokers that listened to the old primary come to the new one within this time.
@@ -184,6 +187,8 @@ class ServerNode : private Link::Owner,
   void HearTtl(const core::StoreCommand& command);
   void HearRenewed(const SentCommand& sent, const core::StoreReply& reply);
   // Answers "not sent", later.
+  // Why the command is not to be sent now; "": it is.
+  std::string RefusalOf(const core::StoreCommand& command) const;
   void Refuse(const core::StoreCommand& command, std::string_view cause);
   void RefuseSoon(PendingQueries::Id id, absl::Status why);
   void RefuseIfReplica(PendingQueries::Id id);
@@ -228,6 +233,7 @@ class ServerNode : private Link::Owner,
   ScriptBatch batch_;
   NoticeChannel channel_;
   PendingQueries queries_;
+  Doubt doubt_;
   ReplicaConfirmation confirmation_;
   SchemaMark schema_;
   CensusRound census_;

@@ -39,7 +39,7 @@ void ServerNode::DoWithoutShardChannels(const std::string& why) {
 }
 
 void ServerNode::SubmitAlone(const core::StoreCommand& command, bool asking) {
-  const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
+  const std::string refusal = RefusalOf(command);
   if (!up_ || !refusal.empty()) return Refuse(command, refusal);
   HearTtl(command);
   confirmation_.OnSent(command);

@@ -173,9 +173,11 @@ void SentinelStore::OnSentinelReport(SentinelId id, SentinelReport report, SetFa
   if (!facts.replicas) facts.replicas = std::move(peer.facts.replicas);
   peer.facts = std::move(facts);
   peer.cause.clear();
-  const ServerAddress shown = report.primary;
+  const SentinelView::Choice shown{report.primary, report.epoch};
+  const core::Instant asked = view_.AskedAt(id);
   Step(SentinelView::Reported{id, std::move(report)});
-  if (unfit_ && unfit_->address == shown) Follow({.address = shown, .epoch = unfit_->epoch, .by = id});
+  if (view_.chosen() == shown && primary_ == shown.address) node_.Named(asked);
+  if (unfit_ && unfit_->address == shown.address) Follow({.address = shown.address, .epoch = unfit_->epoch, .by = id});
 }
 
 void SentinelStore::OnSentinelNames(SentinelId id, std::vector<std::string> known) {

@@ -116,6 +116,8 @@ class SentinelView {
   const std::optional<Choice>& chosen() const { return chosen_; }
   size_t known() const { return sentinels_.size(); }
   size_t answering() const;
+  // When that sentinel was asked last.
+  core::Instant AskedAt(SentinelId id) const { return sentinels_.at(id).asked; }
   size_t configured() const { return settings_.configured.size(); }
   size_t majority() const { return configured() / 2 + 1; }
 

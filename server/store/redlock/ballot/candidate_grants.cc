@@ -46,8 +46,8 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
                                          .counted_from = from},
                        spec.lock_delay);
   } else {
-    // The core counts what is left of max_hold from its question on.
-    const Duration held_for = (is_bounded ? candidate.LastQuestion()->at : context_.now) - hold.began;
+    // The core counts from its question on.
+    const Duration held_for = candidate.LastQuestion()->at - hold.began;
     const Duration promised = is_bounded ? hold.began_by + spec.max_hold - context_.now : Duration::zero();
     AnswerAll(candidate, core::AcquireGranted{.token = token,
                                               .since = since,
