@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A primary that refuses writes for lack of replicas may have been replaced by one of them. When a cut heals it may even
-// take writes again for a moment: what a replica acknowledged before the cut arrives then, ahead of the end of its
-// connection. So from a refusal on nothing is sent to it before somebody who knows which server is the primary has named
-// it again. Pure; one thread.
+// A primary that refuses writes for lack of replicas may have been replaced by one of them. When a cut heals it may
+// even take writes again for a moment: what a replica acknowledged before the cut arrives then, ahead of the end of
+// that connection. So from a refusal on nothing is sent to it before somebody who knows which server is the primary
+// has named it again. Pure; one thread.
 #pragma once
 
 #include <string>
