@@ -288,9 +288,7 @@ TEST_P(StoreConformance, RenewalsOfManyHoldersAreEachTheirOwn) {
 
 TEST_P(StoreConformanceOverTime, AReadersShorterRenewalLeavesTheOthersHolds) {
   Broker a = MakeBroker(kBrokerA);
-  core::StoreAcquire first = Read(1);
-  first.ttl = kBrief;
-  Do<core::AcquireGranted>(a, first);
+  Do<core::AcquireGranted>(a, For(kBrief, Read(1)));
   Do<core::AcquireGranted>(a, Read(2));
   core::StoreRenew brief = Renew(1);
   brief.items[0].ttl = kBrief;
