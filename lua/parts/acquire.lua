@@ -10,7 +10,7 @@ own_tag = channel
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
-if h.mine and ends_elsewhere(h) then
+if h.mine and ends_elsewhere(h, h.mine) then
   local length, bad_queue = try('ZCARD', QUEUE)
   return bad_queue or {HELD, NOW, left_ms(h), length}
 end

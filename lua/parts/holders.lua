@@ -90,15 +90,15 @@ end
 -- The hold-off: see hold_off.lua. 0: there is none. is_late: the call runs when what its broker knew counts no more.
 local held_off_until, others_until, is_late = 0, 0, false
 
--- In how many ms the owner's own hold ends, if nobody renews it: what was promised of it ends by then.
-local function life_left(h)
-  return h.kind == 'x' and redis.call('PTTL', HOLDER) or math.ceil((h.mine.expiry - now) / 1000)
+-- In how many ms `mine`, one of the holders h, ends if nobody renews it: what was promised of it ends by then.
+local function life_left(h, mine)
+  return h.kind == 'x' and redis.call('PTTL', HOLDER) or math.ceil((mine.expiry - now) / 1000)
 end
 
--- In a hold-off: another server, which this one has replaced, may give the owner's hold away when it ends there. A
--- broker that renews it does so long before.
-local function ends_elsewhere(h)
-  return now < held_off_until and now + 1000 * life_left(h) < others_until
+-- In a hold-off: another server, which this one has replaced, may give `mine`, of the holders h, away when it ends
+-- there. A broker that renews it does so long before.
+local function ends_elsewhere(h, mine)
+  return now < held_off_until and now + 1000 * life_left(h, mine) < others_until
 end
 
 local function has_room(h, want)

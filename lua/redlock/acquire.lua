@@ -69,7 +69,7 @@ local me = parse_want(want)
 local had
 if h.mine and h.kind == me.kind then
   local held_info = h.kind == 'x' and info_of(h) or h.mine.info
-  px = math.max(px, life_left(h))
+  px = math.max(px, life_left(h, h.mine))
   local left = hold_left(h.mine, held_info)
   had = {GRANTED, NOW, h.mine.token, h.mine.since, left and str(math.max(left, 0))}
   if not is_named(held_info, broker, first_mark, last_mark) then

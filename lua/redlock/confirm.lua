@@ -23,7 +23,7 @@ local mine, is_new = h.mine, h.mine.token ~= token
 if is_new and last >= tonumber(token) then return {LOW, NOW, str(last)} end
 -- `since` stays as it is: hold-offs judge by it.
 local raised = with_hold_of(info, math.ceil((now - tonumber(mine.since)) / 1000) + tonumber(promised))
-px = math.max(tonumber(px), life_left(h))
+px = math.max(tonumber(px), life_left(h, h.mine))
 -- First the write that maxmemory never refuses.
 if h.kind == 'x' then
   redis.call('PEXPIRE', HOLDER, str(px))

@@ -29,7 +29,7 @@ local who = parse_want(want)
 who.owner, who.ttl, who.delay, who.info, who.px = owner, ttl, delay, info, tonumber(ttl) + tonumber(delay)
 local is_new = not h.mine or h.mine.token ~= token or h.kind ~= who.kind
 if h.mine then
-  who.px = math.max(who.px, life_left(h))
+  who.px = math.max(who.px, life_left(h, h.mine))
   who.info = with_hold_of(info, hold_left(h.mine, h.kind == 'x' and info_of(h) or h.mine.info) or 0)
   -- Its own hold stands in nobody's way. First the write that maxmemory never refuses.
   redis.call('PEXPIRE', HOLDER, str(math.max(who.px, redis.call('PTTL', HOLDER))))

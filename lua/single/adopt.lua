@@ -2,18 +2,20 @@
 -- Takes a hold over: the same grant, under another owner, for a whole ttl.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id that has it, token, owner_id that takes it, not_after_us (0: never late), want (see lua/README.md),
---      info
+--      info, hold_off (see parts/hold_off.lua)
 -- {ADOPTED, time, since_us, ttl_ms, delay_ms, max_hold_ms, min_hold_ms (0: none)}   also when an owner_id with the
 --      same first half as the new one has it: an earlier try of the same request
 -- {HELD, time}   such a try has it, of a later session of the client, or a later one of the same session; nothing was
 --      done
 -- {MISMATCH, time, kind, limit}   it is held otherwise than `want`
--- {NOT_HOLDER, time}   {GONE, time}   {LATE, time}   {FOREIGN, time, key, type or "shape"}
+-- {NOT_HOLDER, time}   {GONE, time}   {LATE, time}   also when another server may give it away at its end
+-- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 -- include parts/values.lua
 -- include parts/holders.lua
-local from, token, owner, not_after, want, info = unpack(ARGV)
+local from, token, owner, not_after, want, info, hold_off = unpack(ARGV)
 if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
+-- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_holders(value, from)
 if bad then return bad end
@@ -35,6 +37,7 @@ for _, holder in ipairs(h.kind == 'x' and {h} or h.mine and {h.mine} or read_slo
 end
 if not held then return {NOT_HOLDER, NOW} end
 if held.owner ~= from and is_later_try(held.owner) then return {HELD, NOW} end
+if ends_elsewhere(h, held) then return {LATE, NOW} end
 local as = parse_want(want)
 if as.kind ~= h.kind or h.kind == 'p' and (as.limit ~= h.limit or as.permits ~= held.permits) then
   return {MISMATCH, NOW, h.kind, h.limit or 0}

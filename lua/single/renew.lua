@@ -5,7 +5,7 @@
 --      "1;owner_id;token;": how the value of an EXCLUSIVE holder begins; renewed for ttl_ms
 --      "owner_id;token;ttl_ms;-": for a ttl of its own
 --      "owner_id;token;ttl_ms;until_us": of a caller; cut at until_us (0: not), and at the max_hold in its holder's
---      info, but never sooner than it would end without this renewal: that has been promised
+--      info, but it ends no sooner than without this renewal: that has been promised
 --      Token 0: any
 -- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign; 3
 --      the same grant, which another owner has taken over (adopt). Of a single key that max_hold bounds, one element
@@ -30,12 +30,6 @@ end
 if done == #KEYS then return {RENEWED, NOW, table.concat(results)} end
 -- include parts/values.lua
 
--- A hold that max_hold cuts may end sooner than watchers were shown: they are to look again.
-local function tell_of_cut(key)
-  local watchers = redis.pcall('GET', string.sub(key, 1, -2) .. 'v')
-  if type(watchers) == 'string' then tell(watchers, key) end
-end
-
 -- For how long a hold may be renewed now.
 local hold_left
 local function px_of(ttl, hold_until, since, info)
@@ -50,10 +44,10 @@ local function px_of(ttl, hold_until, since, info)
   return px
 end
 
--- One of many holders: only its own slot, whose expiry may come before all others only by max_hold.
+-- One of many holders: only its own slot.
 local function renew_slot(key, owner, token, ttl, hold_until)
-  local got = redis.pcall('HMGET', key, 'holders', owner)
-  local slot = not got.err and parse_slot(owner, got[2])
+  local got = redis.pcall('HGET', key, owner)
+  local slot = type(got) == 'string' and parse_slot(owner, got)
   if not slot or not is_held_by(slot, owner, token) then
     local slots = redis.pcall('HGETALL', key)
     for i = 1, #slots, 2 do
@@ -67,10 +61,7 @@ local function renew_slot(key, owner, token, ttl, hold_until)
   px = px + tonumber(slot.delay)
   -- First the write that maxmemory never refuses.
   redis.call('PEXPIRE', key, str(math.max(px, redis.call('PTTL', key))))
-  local expiry, head, soonest = math.max(now + px * 1000, slot.expiry), string.match(got[1] or '', '^(.*;)(%d+)$')
-  redis.call('HSET', key, owner, slot_value(slot, expiry))
-  if head and expiry < tonumber(soonest) then redis.call('HSET', key, 'holders', head .. str(expiry)) end
-  if px < tonumber(ttl) + tonumber(slot.delay) then tell_of_cut(key) end
+  redis.call('HSET', key, owner, slot_value(slot, math.max(now + px * 1000, slot.expiry)))
   return 1
 end
 
@@ -84,10 +75,8 @@ local function renew_holder(key, holder, owner, token, ttl, hold_until)
   -- Past its end: what is left of its delay is not cut short.
   if px <= 0 then return 0 end
   local life = px + tonumber(holder.delay)
-  if px < tonumber(ttl) then life = math.max(life, redis.call('PTTL', key)) end
-  local renewed = redis.call('PEXPIRE', key, str(life))
-  if px < tonumber(ttl) then tell_of_cut(key) end
-  return renewed
+  if hold_until ~= '-' then life = math.max(life, redis.call('PTTL', key)) end
+  return redis.call('PEXPIRE', key, str(life))
 end
 
 local function renew(key, value, grant)

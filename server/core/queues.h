@@ -42,7 +42,9 @@ class Queues final : public PartOf<LocalQueue>, public LookScheduler {
   void Leave(Waiter& waiter);
   void Tend(LocalQueue& queue);
   void TendAll();
-  // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one.
+  // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one. Nor
+  // may a waiter learn of a grant there by a tend, which does not ask whether another server gives it away (see
+  // lua/README.md, hold-off).
   void RejoinAll();
   void OnStoreUp() override { TendAll(); }
   void OnTimer(LocalQueue& queue) override;

@@ -172,10 +172,15 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
     const std::optional<Duration> look_in = LookIn(held->left, held->holders);
     if (!TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
-    return RetryLater(waiter, held->held_off > Duration::zero() ? "the store may have forgotten who has it"
-                                                                : "another session has sent the same request_id");
+    if (held->held_off == Duration::zero()) {
+      return RetryLater(waiter, "another session has sent the same request_id");
+    }
+    return WaitForEnd(waiter,
+                      "the store may have forgotten who has it, or another session has sent the same request_id");
   }
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
+    // It was told that it waits, and may have had its place at a server that was replaced.
+    if (waiter.answered) return RetryLater(waiter, "the lock's queue is full");
     return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
                                   .cause = "the lock's queue is full",
                                   .retry_after = kRetryMax,
@@ -198,7 +203,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
   if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
     // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
     const Duration left = spec.max_hold - granted.held_for;
-    if (left <= kMarginFloor && granted.promised > Duration::zero()) return RetryLater(waiter, "held for max_hold");
+    if (left <= kMarginFloor && granted.promised > Duration::zero()) return WaitForEnd(waiter, "held for max_hold");
     if (left <= kMarginFloor) {
       PendingRelease& release =
           to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);
@@ -223,10 +228,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
   waiter.retry_at = kNever;
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
-  if (!waiter.answered) {
-    waiter.answered = true;
-    core_.Tell(ListenerOf(waiter), Queued{queued.position, queued.holders});
-  }
+  TellQueued(waiter, {queued.position, queued.holders});
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
   to_.queues.Join(waiter);
   LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
@@ -265,6 +267,15 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
     case FailureKind::kUnavailable:
       return RetryLater(waiter, failed.cause);
   }
+}
+
+void Waiters::TellQueued(Waiter& waiter, Queued queued) {
+  if (!std::exchange(waiter.answered, true)) core_.Tell(ListenerOf(waiter), std::move(queued));
+}
+
+void Waiters::WaitForEnd(Waiter& waiter, std::string trouble) {
+  if (waiter.waits) TellQueued(waiter, {});
+  RetryLater(waiter, std::move(trouble));
 }
 
 void Waiters::RetryLater(Waiter& waiter, std::string trouble) {

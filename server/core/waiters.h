@@ -104,6 +104,10 @@ class Waiters final : public PartOf<Waiter> {
   void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);
   void OnMismatch(Waiter& waiter, const AcquireMismatch& held);
   void OnFailed(Waiter& waiter, const StoreFailed& failed);
+  // Once: its callers hear that it waits, and how long it may is theirs to say from then on.
+  void TellQueued(Waiter& waiter, Queued queued);
+  // What the request has already is to end first: it waits, without a place.
+  void WaitForEnd(Waiter& waiter, std::string trouble);
   void RetryLater(Waiter& waiter, std::string trouble);
   template <typename Over, typename Why>
   bool TurnAway(Waiter& waiter, Over over, Why why);

@@ -216,14 +216,32 @@ TEST(Queue, AnotherServerIsAskedForAllPlacesInTheirOrder) {
 }
 
 TEST(Queue, AServerThatIsFullEndsNoWait) {
+  for (const bool store_is_full : {false, true}) {
+    Table t;
+    Wait(t, kT);
+    t.Do(StoreDown{"gone"});
+    t.Do(StoreUp{.renew_all = true});
+    const OpId op = t.Take<StoreAcquire>().op;
+    store_is_full ? t.Reply(op, StoreFailed{FailureKind::kFull, "out of memory"}) : t.Reply(op, AcquireQueueFull{9});
+    t.Pass(seconds(2));
+    EXPECT_EQ(t.Events<Refused>(), 0u);
+    EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
+  }
+}
+
+// Another server may give away what it has, so that it is to end first.
+TEST(Queue, WhoHasItInAHoldOffWaitsAsLongAsItLikes) {
   Table t;
-  Wait(t, kT);
-  t.Do(StoreDown{"gone"});
-  t.Do(StoreUp{.renew_all = true});
-  t.Reply(t.Take<StoreAcquire>().op, StoreFailed{FailureKind::kFull, "out of memory"});
-  t.Pass(seconds(2));
+  t.StoreComesUp();
+  auto want = t.WantDetached(3, 1, "a", 1);
+  want.max_wait = seconds(60);
+  t.Do(want);
+  for (int i = 0; i < 12; ++i) {
+    if (t.Count<StoreAcquire>() > 0) t.Reply(t.Take<StoreAcquire>().op, AcquireHeld{.held_off = seconds(20)});
+    t.Pass(seconds(1));
+  }
   EXPECT_EQ(t.Events<Refused>(), 0u);
-  EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
+  EXPECT_EQ(t.Events<Queued>(), 1u);
 }
 
 TEST(Queue, AWaiterIsToldItsPlaceOnlyOnce) {

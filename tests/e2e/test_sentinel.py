@@ -41,8 +41,9 @@ def must_be_renewed_at(server, holder, key="k"):
 
 
 def must_grant_there(client, server, key):
-    """A new lock is given, and by this server."""
+    """A new lock is given, and by this server; a function says which one by then."""
     grant = client.acquire(client.spec(key, ttl=TTL_S, max_wait=60.0), timeout=90)
+    server = server() if callable(server) else server
     assert server.command("EXISTS", server.key(key, "h")) == 1
     return grant
 
@@ -74,7 +75,8 @@ def test_leases_and_waiters_survive_a_failover(world, servers, fail):
         assert not waiting.all("granted")
         holder.release()
         assert waiting.granted().token > holder.token
-        must_grant_there(client, new, "another")
+        # On a busy machine a second sentinel may be elected at once, too.
+        must_grant_there(client, servers.primary, "another")
     if fail is stop:
         old.cont()
 

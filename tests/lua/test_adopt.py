@@ -15,7 +15,7 @@ def test_a_late_try_of_an_earlier_session_takes_nothing_back(lock, want):
     token = lock.acquire(1, want=want)[2]
 
     def adopt(session, number, request="ab" * 8):
-        return lock.call("adopt", owner(1), token, attempt(session, number, request), 0, want, "info")[0]
+        return lock.call("adopt", owner(1), token, attempt(session, number, request), 0, want, "info", lock.hold_off)[0]
 
     assert adopt(2, 1) == ADOPTED
     assert adopt(1, 9) == HELD
@@ -35,7 +35,7 @@ def test_a_late_try_takes_nothing_back_from_a_later_one_of_its_session(lock, wan
     token = lock.acquire(1, want=want)[2]
 
     def adopt(number, mark=0xc0de):
-        return lock.call("adopt", owner(1), token, attempt(2, number, mark=mark), 0, want, "info")[0]
+        return lock.call("adopt", owner(1), token, attempt(2, number, mark=mark), 0, want, "info", lock.hold_off)[0]
 
     assert adopt(first) == ADOPTED
     assert adopt(second) == ADOPTED, "the repeat"

@@ -4,7 +4,7 @@
 import pytest
 
 from kinds import RwLock
-from lock import GONE, GRANTED, HELD, KEEP_MS, QUEUED, RELEASED, TENDED, WITHDRAWN, Lock, owner
+from lock import ADOPTED, GONE, GRANTED, HELD, KEEP_MS, LATE, QUEUED, RELEASED, TENDED, WITHDRAWN, Lock, owner
 
 NEVER = 9007199254740991
 OPEN = f"{NEVER};{NEVER};{NEVER}"
@@ -68,6 +68,14 @@ def test_an_owners_repeat_does_not_keep_what_may_be_given_away_elsewhere(lock, r
     assert lock.ask(1, kind, ttl=5_000)[:1] == [GRANTED] and lock.ask(1, kind, ttl=5_000)[2] == token
     hold_off(redis, lock, ms=0, others_ms=9_000)
     assert lock.ask(1, kind, ttl=5_000)[0] == GRANTED
+
+
+@pytest.mark.parametrize("kind", ["x", "s"])
+def test_an_adoption_does_not_keep_what_may_be_given_away_elsewhere(lock, redis, kind):
+    token = lock.ask(1, kind, ttl=5_000)[2]
+    for others_ms, code in ((9_000, LATE), (4_000, ADOPTED)):
+        hold_off(redis, lock, others_ms=others_ms)
+        assert lock.call("adopt", owner(1), token, owner(7), 0, kind, "new", lock.hold_off)[0] == code
 
 
 def test_readers_and_permits_are_held_off_beside_others(lock, redis):

@@ -95,7 +95,7 @@ def test_a_clock_that_was_set_back_makes_it_no_longer_than_asked(lock, redis):
 
 def test_adopt_keeps_it(lock, redis):
     token = lock.acquire(1, info=f"m{PERIOD};h60000;who")[2]
-    reply = lock.call("adopt", owner(1), token, owner(7), 0, "x", "new")
+    reply = lock.call("adopt", owner(1), token, owner(7), 0, "x", "new", 0)
     assert reply[0] == ADOPTED and reply[5:] == ["60000", str(PERIOD)]
     assert redis("GET", lock.h).endswith(f";m{PERIOD};h60000;new".encode())
     assert blocks(lock.release(7, token=token)) > PERIOD - 2_000

@@ -61,6 +61,14 @@ def test_a_renewal_that_max_hold_cuts(lock, redis, mode, until):
 
 
 @both
+def test_a_callers_renewal_with_a_shorter_ttl(lock, redis, mode):
+    since, _ = held(redis, lock, mode, age=1_000, info="who")
+    done = redis(*lock.command("renew", TTL, f"{owner(1)};{since};{TTL};0", keys=(lock.h,)))
+    assert done[0] == RENEWED and done[2] == b"1"
+    assert life(redis, lock, mode) > LIFE - NEAR
+
+
+@both
 def test_a_repeat_with_a_shorter_ttl(lock, redis, mode):
     held(redis, lock, mode, age=1_000, info="who")
     assert lock.acquire(1, ttl=TTL, want=mode)[0] == GRANTED

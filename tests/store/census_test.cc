@@ -336,6 +336,9 @@ TEST_F(CensusTest, APrimaryThatWasReplacedGrantsForAsLongAsItsGuardLetsIt) {
   EXPECT_EQ(census.OthersUntil(kHere), kOpenEnd) << "nobody knows since when it is the primary";
   census.OnCount(Counted(seconds(1), {}, kTtl + seconds(10)), kHere);
   EXPECT_EQ(census.OthersUntil(kHere), After(seconds(10)));
+  Census confirmed = Known(Auto(true, 3), 1);
+  confirmed.Meet({.identity = "a:1"});
+  EXPECT_EQ(confirmed.OthersUntil(kHere), core::StoreTime{}) << "what replicas do not confirm is given to nobody";
   EXPECT_EQ(census.ScriptArgument(kHere, {}),
             Argument(kTtl + seconds(10)) + ";" + std::to_string(After(seconds(10)).us));
 }

@@ -199,7 +199,9 @@ StoreTime Census::HeldOffUntil(Instant now) const {
 }
 
 StoreTime Census::OthersUntil(Instant now) const {
-  if (since_.us == 0 || IsStale(now)) return kOpenEnd;
+  if (IsStale(now)) return kOpenEnd;
+  if (guard_ == Guard::kConfirmed) return {};
+  if (since_.us == 0) return kOpenEnd;
   return StoreTime{since_.us + Us(OldPrimaryGoesOn())};
 }
 

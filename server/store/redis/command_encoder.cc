@@ -181,7 +181,7 @@ struct Encoder {
   Encoded operator()(const core::StoreAdopt& in) const {
     CommandBuilder command = CallOnLock(lua::kAdopt, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
-    command.Arg(WantText(in.want)).Arg(in.info);
+    command.Arg(WantText(in.want)).Arg(in.info).Arg(HoldOff());
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
   }
 };

@@ -97,6 +97,11 @@ struct Candidate : core::Timed {
   // The core was told of a grant, and a repeat of the request, here or elsewhere, may have it: whoever gives this
   // request up leaves it alone.
   bool MayBeHeld() const { return core::IsRepeatable(spec.owner) && token != 0; }
+  // The server has the grant since a command of `sent`, as of `now`.
+  void HasJoined(Stand& stand, Instant sent, Instant now) const {
+    stand.began = hold_until == core::kNever ? sent : hold_until - spec.max_hold;
+    stand.began_by = std::max(stand.began_by, stand.began + (now - sent));
+  }
   const Question* LastQuestion() const { return questions.empty() ? nullptr : &questions.back(); }
 };
 

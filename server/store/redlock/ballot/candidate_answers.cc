@@ -237,7 +237,7 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
     stand.token = sent.token;
     stand.from = sent.at;
     stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
-    if (candidate.spec.max_hold > Duration::zero()) {
+    if (is_current && candidate.spec.max_hold > Duration::zero()) {
       const Duration held_for = candidate.spec.max_hold - candidate.promised;
       stand.began = std::max(stand.began, sent.at - held_for);
       stand.began_by = std::max(stand.began_by, context_.now - held_for);
@@ -253,7 +253,7 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
   if (std::holds_alternative<Confirmed>(outcome) && stand.is_fresh) candidate.confirmed |= Bit(sent.node);
   const size_t confirmed = __builtin_popcount(candidate.confirmed);
   if (confirmed >= context_.nodes.quorum()) {
-    // Whoever asked has given up meanwhile: a grant by notice promises a whole ttl.
+    // A vote that came meanwhile lets more be promised: that is to be confirmed, too.
     if (candidate.promised < Promise(candidate)) return Confirm(candidate, candidate.confirming);
     return Win(candidate, candidate.confirming, candidate.confirm_sent);
   }
@@ -274,9 +274,7 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
   stand.from = sent.at;
   stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
   stand.queued = false;
-  const bool is_bounded = candidate.hold_until != core::kNever;
-  stand.began = is_bounded ? candidate.hold_until - candidate.spec.max_hold : sent.at;
-  stand.began_by = stand.began + (context_.now - sent.at);
+  candidate.HasJoined(stand, sent.at, context_.now);
 }
 
 void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {

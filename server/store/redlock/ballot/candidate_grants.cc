@@ -181,7 +181,10 @@ void Candidates::OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed,
   candidate.deadline = std::max(candidate.deadline, sent + spec.ttl - context_.Margin(spec.ttl));
   candidate.forget_at = std::max(candidate.forget_at, sent + spec.ttl + spec.lock_delay + kForgetSlack);
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    if ((renewed & Bit(node)) != 0) candidate.stands[node].token = candidate.token;
+    Stand& stand = candidate.stands[node];
+    if ((renewed & Bit(node)) != 0 && std::exchange(stand.token, candidate.token) != candidate.token) {
+      candidate.HasJoined(stand, sent, context_.now);
+    }
     if ((refused & Bit(node)) != 0) candidate.stands[node].token = 0;
   }
   // Only now, when q servers have confirmed the grant: else it could come back after its end.

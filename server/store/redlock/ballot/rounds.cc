@@ -384,6 +384,7 @@ void Rounds::OnAdoptedLate(Round& round, NodeIndex node) {
   if (candidate == nullptr || candidate->token != adopt.token) return;
   candidate->stands[node].token = adopt.token;
   candidate->stands[node].from = round.sent;
+  candidate->HasJoined(candidate->stands[node], round.sent, context_.now);
 }
 
 }  // namespace distlock::store::ballot
