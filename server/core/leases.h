@@ -51,8 +51,7 @@ class Leases final : public PartOf<Lease> {
 
   // ---- ends
   void Handle(const core::Release& in);
-  // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets
-  // it.
+  // Ends the lease here at once and has the store free it; `listener` is told the outcome. Nobody gets it for `block`.
   void Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold = false);
   // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
   void ReleaseLater(Lease& lease, Duration time);

@@ -106,7 +106,7 @@ class Waiters final : public PartOf<Waiter> {
   void OnFailed(Waiter& waiter, const StoreFailed& failed);
   // Once: its callers hear that it waits, and how long it may is theirs to say from then on.
   void TellQueued(Waiter& waiter, Queued queued);
-  // What the request has already is to end first: it waits, without a place.
+  // A hold that the request has already is to end first: the request waits, without a place.
   void WaitForEnd(Waiter& waiter, std::string trouble);
   void RetryLater(Waiter& waiter, std::string trouble);
   template <typename Over, typename Why>

@@ -270,13 +270,18 @@ TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
   EXPECT_LE(t.Event<Granted>(3, 1).valid_for, milliseconds(500));
 }
 
-TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
-  Table t;
+// The repeat of a request for a detached lease that may be held for 2 s.
+void RepeatBrief(Table& t) {
   t.StoreComesUp();
   auto want = t.WantDetached(3, 1, "a", 1);
   want.owner[0] = kRepeatableMark;
   want.ttl = want.max_hold = seconds(2);
   t.Do(want);
+}
+
+TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
+  Table t;
+  RepeatBrief(t);
   StoreTime since = t.StoreNow();
   since.us -= 2'500'000;
   t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since, milliseconds(2'500)});
@@ -290,11 +295,7 @@ TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
 // One of several servers counts its max_hold from a later moment.
 TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsKeptForAsLongAsItMayHaveBeenPromised) {
   Table t;
-  t.StoreComesUp();
-  auto want = t.WantDetached(3, 1, "a", 1);
-  want.owner[0] = kRepeatableMark;
-  want.ttl = want.max_hold = seconds(2);
-  t.Do(want);
+  RepeatBrief(t);
   AcquireGranted over{7, t.StoreNow(), milliseconds(2'500), milliseconds(100)};
   t.Reply(t.Take<StoreAcquire>().op, over);
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);

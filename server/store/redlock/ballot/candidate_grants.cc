@@ -56,7 +56,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   }
 }
 
-// What is believed of the grant: by a notice a whole ttl, by an answer not more than max_hold has left.
+// A notice of the grant is believed for a whole ttl, an answer for no more than max_hold has left.
 Duration Candidates::Promise(const Candidate& candidate) const {
   const Spec& spec = candidate.spec;
   if (candidate.questions.empty() || spec.max_hold == Duration::zero()) return spec.ttl;
