@@ -39,21 +39,24 @@ if held and #held <= 16 and (tonumber(held) <= tonumber(token) or
     local at, its_ttl, its_delay, info =
       string.match(type(entry) == 'string' and entry or '', '^(%x+);(%d+);(%d+);x;%d+;(.*)$')
     local px = at and tonumber(its_ttl) + tonumber(its_delay) or 0
-    local is_told = at == broker
-    if px > 0 and px <= MAX_PX and not is_told and
-      redis.pcall('GET', string.sub(HOLDER, 1, -2) .. 'b:' .. at) == '1' then
-      local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
-      local notice = table.concat({first, least, NOW, its_ttl, its_delay}, ';')
-      is_told = redis.call('PUBLISH', prefix .. ':grant:' .. at, name .. '\n' .. notice) > 0 or trusted ~= '1'
-    end
-    if px > 0 and px <= MAX_PX and is_told then
-      -- DEL is never refused by maxmemory, and after it the writes that follow are not either.
+    if px > 0 and px <= MAX_PX and
+      (at == broker or redis.pcall('GET', string.sub(HOLDER, 1, -2) .. 'b:' .. at) == '1') then
+      -- A server that writes nothing is to tell of no grant. DEL is never refused by maxmemory, and after it the writes
+      -- that follow are not either.
       redis.call('DEL', HOLDER)
-      redis.call('SET', HOLDER, table.concat({'1', first, least, NOW, its_ttl, its_delay, info}, ';'), 'PX',
-        string.format('%.0f', px))
-      redis.call('SET', TOKEN, least, 'PX', keep)
+      local is_told = at == broker
+      if not is_told then
+        local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
+        local notice = table.concat({first, least, NOW, its_ttl, its_delay}, ';')
+        is_told = redis.call('PUBLISH', prefix .. ':grant:' .. at, name .. '\n' .. notice) > 0 or trusted ~= '1'
+      end
+      if is_told then
+        redis.call('SET', HOLDER, table.concat({'1', first, least, NOW, its_ttl, its_delay, info}, ';'), 'PX',
+          string.format('%.0f', px))
+        redis.call('SET', TOKEN, least, 'PX', keep)
 -- include parts/leave_queue.lua
-      return at == broker and {RELEASED, NOW, '', first, least, NOW, its_ttl, its_delay} or {RELEASED, NOW, ''}
+        return at == broker and {RELEASED, NOW, '', first, least, NOW, its_ttl, its_delay} or {RELEASED, NOW, ''}
+      end
     end
   end
 end

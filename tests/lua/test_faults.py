@@ -3,8 +3,8 @@
 
 import pytest
 
-from lock import (FOREIGN, GONE, GRANTED, HELD, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SHA, TENDED, TTL_MS, VERBS,
-                  WITHDRAWN, Lock, load, owner)
+from lock import (FOREIGN, GONE, GRANTED, HELD, KEEP_MS, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SHA, TENDED, TTL_MS,
+                  VERBS, WITHDRAWN, Lock, broker, load, owner, source)
 from resp import ReplyError
 
 MAKE = {
@@ -115,6 +115,37 @@ def refused(lock, call):
     with pytest.raises(ReplyError, match="OOM"):
         call()
     assert lock.snapshot() == before
+
+
+@pytest.mark.parametrize("end", ["release", "redlock_release", "withdraw", "tend"])
+def test_a_server_that_writes_nothing_tells_of_no_grant(lock, redis, listen, end):
+    ear = listen(2)
+    lock.acquire(1)
+    lock.enqueue(3, at=1)
+    lock.enqueue(2, at=2)
+    token = redis("GET", lock.t)
+    if end != "withdraw":
+        lock.withdraw(3)
+    if end in ("withdraw", "tend"):
+        redis("DEL", lock.h)
+    ends = {
+        "release": lambda: lock.release(1),
+        "redlock_release": lambda: redis("EVAL", source("redlock_release"), 4, *lock.keys, owner(1), token, 0, 0, "0",
+                                         KEEP_MS, 1, broker(1), 0, 0, f"t{int(token) + 1}"),
+        "withdraw": lambda: lock.withdraw(3),
+        "tend": lambda: lock.tend(2, first=2),
+    }
+    redis("CONFIG", "SET", "min-replicas-to-write", "1")
+    try:
+        with pytest.raises(ReplyError, match="NOREPLICAS"):
+            ends[end]()
+        assert ear.heard() == []
+    finally:
+        redis("CONFIG", "SET", "min-replicas-to-write", "0")
+    ends[end]()
+    assert lock.holder() == 2
+    if end != "tend":  # its broker asks for itself
+        assert [notice[1] for notice in ear.heard()] == [2]
 
 
 def test_full_memory_refuses_an_acquire_whole(lock, redis, listen):
