@@ -102,7 +102,7 @@ class Broker {
   Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, claims_}};
   Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, claims_}};
   Watches watches_{core_};
-  RenewCalls renew_calls_{core_, claims_, queues_};
+  RenewCalls renew_calls_{core_, claims_};
   Downgrades downgrades_{core_, claims_, sessions_};
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
   ForceCalls force_calls_{core_, {leases_, releases_, claims_}};

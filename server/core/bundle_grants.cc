@@ -20,6 +20,7 @@ bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   kept.token = news.token;
   kept.since = news.since;
   kept.made = news.made;
+  kept.made_by = news.made_by;
   kept.taken = true;
   auto owned = std::make_unique<Lease>(to_.leases);
   Lease& lease = *owned;
@@ -65,9 +66,13 @@ Duration Bundles::HeldFor(Bundle& bundle) const {
   return std::max(held, Duration::zero());
 }
 
-// The request was granted before, and its max_hold has ended that grant: releases what is left of it in the store, and
-// asks anew.
+// The request was granted before, and its max_hold ends that grant: releases what is left of it in the store as soon as
+// nobody can have been promised it for longer, and asks anew.
 void Bundles::TakeAnew(Bundle& bundle) {
+  const Instant made_by = std::ranges::max(bundle.parts, {}, &Bundle::Item::made_by).made_by;
+  const Duration max_hold =
+      std::ranges::max(bundle.parts, {}, [](const Bundle::Item& part) { return part.spec.max_hold; }).spec.max_hold;
+  const Duration promised = std::max(made_by + max_hold - core_.now, Duration::zero());
   for (Bundle::Item& part : bundle.parts) {
     Lease& lease = *to_.claims.LeaseOf(part.spec.owner);
     PendingRelease& release = to_.releases.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
@@ -76,7 +81,7 @@ void Bundles::TakeAnew(Bundle& bundle) {
     release.order_lost = lease.may_run_until > core_.now;
     part.taken = false;
     to_.leases.Forget(lease);
-    to_.releases.Pursue(release);
+    to_.releases.PursueLater(release, promised);
   }
   AskForNext(bundle);
 }

@@ -147,6 +147,7 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
     const GrantNews news{.token = done->grants[i].token,
                          .since = done->grants[i].since,
                          .made = op.sent,
+                         .made_by = core_.now,
                          .ttl = ttl,
                          .deadline = op.sent + ttl - core_.Margin(ttl)};
     if (!KeepPart(bundle, i, news)) return RefuseIdInUse(bundle);

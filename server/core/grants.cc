@@ -128,6 +128,7 @@ void Grants::Handle(const GrantNotice& in) {
           {.token = in.token,
            .since = in.since,
            .made = in.made,
+           .made_by = core_.now,
            .ttl = in.ttl,
            .deadline = deadline,
            .arrival = Arrival::kNotice});
@@ -153,6 +154,7 @@ void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instan
           {.token = holder.token,
            .since = holder.since,
            .made = made - core_.Drift(holder.held_for),
+           .made_by = core_.now,
            .ttl = holder.ttl,
            .deadline = dated ? made + holder.ttl - core_.Margin(holder.ttl) : sent,
            .arrival = Arrival::kTend});
@@ -190,6 +192,7 @@ void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool l
             {.token = next.token,
              .since = next.since,
              .made = op.sent,
+             .made_by = core_.now,
              .ttl = next.ttl,
              .deadline = op.sent + next.ttl - core_.Margin(next.ttl),
              .arrival = Arrival::kReply});

@@ -31,7 +31,8 @@ enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
 struct GrantNews {
   uint64_t token = 0;
   StoreTime since;
-  Instant made{};  // no later than the store made it
+  Instant made{};     // no later than the store made it
+  Instant made_by{};  // no earlier than that
   Duration ttl{};
   Instant deadline{};
   Arrival arrival = Arrival::kAnswer;

@@ -152,6 +152,7 @@ struct Bundle : PartRecord {
     uint64_t token = 0;  // of its grant
     StoreTime since;
     Instant made{};      // no later than the store made the grant
+    Instant made_by{};   // no earlier than that
     bool taken = false;  // a lease of that owner is kept for it
   };
   std::vector<Item> parts;      // by name

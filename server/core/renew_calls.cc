@@ -78,8 +78,6 @@ void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (core_.now >= deadline) return Send(call);
   core_.Note({.kind = FactKind::kRenewed, .name = renew.name, .detail = {}});
   claims_.LeaveToTtl(renew.owner, core_.now + kept);
-  // Waiters of this broker look as soon as max_hold has ended it.
-  if (kept < renew.ttl) looks_.LookBy(renew.name, core_.now + kept + kExpirySlack);
   calls_.Answer(call, RenewDone{core_.Shortened(deadline - call.arrived), kept});
 }
 

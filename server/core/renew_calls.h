@@ -7,7 +7,6 @@
 
 #include "core/claims.h"
 #include "core/core_context.h"
-#include "core/look_scheduler.h"
 #include "core/retrying_calls.h"
 
 namespace distlock::core {
@@ -20,8 +19,7 @@ struct RenewCall : RetryingCall {
 
 class RenewCalls final : public PartOf<RenewCall> {
  public:
-  RenewCalls(CoreContext& core, Claims& claims, LookScheduler& looks)
-      : core_(core), claims_(claims), looks_(looks), calls_(core, *this) {}
+  RenewCalls(CoreContext& core, Claims& claims) : core_(core), claims_(claims), calls_(core, *this) {}
 
   void Handle(Renew& in);
   void OnStoreUp() override;
@@ -38,7 +36,6 @@ class RenewCalls final : public PartOf<RenewCall> {
 
   CoreContext& core_;
   Claims& claims_;
-  LookScheduler& looks_;
   RetryingCalls<RenewCall> calls_;
 };
 

@@ -226,9 +226,8 @@ struct StoreUnknown {
 struct AcquireGranted {
   uint64_t token = 0;
   StoreTime since;
-  Duration held_for{};  // as in HolderView: not zero if the owner had it already
-  // An earlier answer may have promised it for so much longer, although its max_hold has passed by `held_for`.
-  Duration promised{};
+  Duration held_for{};       // as in HolderView: not zero if the owner had it already; never too short
+  Duration held_at_least{};  // never too long: nobody was promised it for more than max_hold less this
 };
 
 // `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,

@@ -203,7 +203,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
   if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
     // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
     const Duration left = spec.max_hold - granted.held_for;
-    if (left <= kMarginFloor && granted.promised > Duration::zero()) return WaitForEnd(waiter, "held for max_hold");
+    if (left <= kMarginFloor && spec.max_hold > granted.held_at_least) return WaitForEnd(waiter, "held for max_hold");
     if (left <= kMarginFloor) {
       PendingRelease& release =
           to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);
@@ -216,6 +216,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
   to_.grants.Grant(waiter, {.token = granted.token,
                             .since = granted.since,
                             .made = sent - granted.held_for - core_.Drift(granted.held_for),
+                            .made_by = core_.now - granted.held_at_least + core_.Drift(granted.held_at_least),
                             .ttl = spec.ttl,
                             .deadline = sent + kept - core_.Margin(kept),
                             .arrival = Arrival::kAnswer});

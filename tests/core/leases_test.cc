@@ -284,7 +284,7 @@ TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
   RepeatBrief(t);
   StoreTime since = t.StoreNow();
   since.us -= 2'500'000;
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since, milliseconds(2'500)});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since, milliseconds(2'500), milliseconds(2'500)});
   const auto release = t.Take<StoreRelease>();
   EXPECT_EQ(release.token, 7u);
   t.Reply(release.op, GiveBackDone{.was_holder = true});
@@ -296,11 +296,11 @@ TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
 TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsKeptForAsLongAsItMayHaveBeenPromised) {
   Table t;
   RepeatBrief(t);
-  AcquireGranted over{7, t.StoreNow(), milliseconds(2'500), milliseconds(100)};
+  AcquireGranted over{7, t.StoreNow(), milliseconds(2'500), milliseconds(1'900)};
   t.Reply(t.Take<StoreAcquire>().op, over);
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
   t.Pass(milliseconds(200));
-  over.promised = {};
+  over.held_at_least = milliseconds(2'100);
   t.Reply(t.Take<StoreAcquire>().op, over);
   EXPECT_EQ(t.Take<StoreRelease>().token, 7u);
 }

@@ -51,7 +51,8 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
       const auto token = Number(reply, 2);
       const auto since = Number(reply, 3);
       if (reply.size() != 4 || !token || *token == 0 || !since) return std::nullopt;
-      return core::AcquireGranted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since))};
+      const core::Duration held_for = HeldFor(reply, AsStoreTime(*since));
+      return core::AcquireGranted{*token, AsStoreTime(*since), held_for, held_for};
     }
     case kQueued: {
       const auto position = Count(reply, 2);

@@ -48,11 +48,11 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   } else {
     // The core counts from its question on.
     const Duration held_for = candidate.LastQuestion()->at - hold.began;
-    const Duration promised = is_bounded ? hold.began_by + spec.max_hold - context_.now : Duration::zero();
+    const Duration held_at_least = context_.now - hold.began_by;
     AnswerAll(candidate, core::AcquireGranted{.token = token,
                                               .since = since,
                                               .held_for = std::max(held_for, Duration::zero()),
-                                              .promised = std::max(promised, Duration::zero())});
+                                              .held_at_least = std::max(held_at_least, Duration::zero())});
   }
 }
 
