@@ -216,7 +216,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
   to_.grants.Grant(waiter, {.token = granted.token,
                             .since = granted.since,
                             .made = sent - granted.held_for - core_.Drift(granted.held_for),
-                            .made_by = core_.now - granted.held_at_least + core_.Drift(granted.held_at_least),
+                            .made_by = core_.now - granted.held_at_least,
                             .ttl = spec.ttl,
                             .deadline = sent + kept - core_.Margin(kept),
                             .arrival = Arrival::kAnswer});

@@ -264,18 +264,6 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
   EXPECT_EQ(second.waited, Told(milliseconds(200)));
 }
 
-TEST(Detached, WaitersHereLookWhenAShortenedRenewalEnds) {
-  OneSession t(SessionKind::kHold);
-  t.Do(t.Want(1, 1, "a", 7));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(1), .time_left = kT}}, 1});
-  StoreTime end = t.StoreNow();
-  end.us += 2'000'000;
-  t.Do(Renew{.session = 2, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
-  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}, {seconds(2)}});
-  t.Pass(milliseconds(2'050));
-  EXPECT_EQ(t.Count<StoreTend>(), 1u);
-}
-
 std::vector<FactKind> Kinds(const Table& t) {
   std::vector<FactKind> kinds;
   for (const Fact& fact : t.facts) kinds.push_back(fact.kind);
