@@ -71,12 +71,15 @@ void SetServerClock(World& world) {
   world.For(time, [server, by] { server->StepClock(-by); });
 }
 
+// What fills one server's disk may fill others'.
 void RefuseAtServer(World& world) {
-  const Duration time = SomeTime(world);
-  StoreProcess* const server = world.Ail(FaultKind::kStoreRefuses, time);
-  if (server == nullptr) return;
-  server->model().RefuseWrites("MISCONF Redis is configured to save RDB snapshots");
-  world.For(time, [server] { server->model().RefuseWrites(""); });
+  do {
+    const Duration time = SomeTime(world);
+    StoreProcess* const server = world.Ail(FaultKind::kStoreRefuses, time);
+    if (server == nullptr) return;
+    server->model().RefuseWrites("MISCONF Redis is configured to save RDB snapshots");
+    world.For(time, [server] { server->model().RefuseWrites(""); });
+  } while (world.dice().Chance(0.5));
 }
 
 }  // namespace distlock::sim

@@ -56,10 +56,11 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   }
 }
 
-// A notice of the grant is believed for a whole ttl, an answer for no more than max_hold has left.
+// The core counts max_hold from a notice of the grant on, and of an answer what is left of it.
 Duration Candidates::Promise(const Candidate& candidate) const {
   const Spec& spec = candidate.spec;
-  if (candidate.questions.empty() || spec.max_hold == Duration::zero()) return spec.ttl;
+  if (spec.max_hold == Duration::zero()) return spec.ttl;
+  if (candidate.questions.empty()) return std::min(spec.ttl, spec.max_hold);
   const Instant began = HoldStartOf(candidate, 0, context_.nodes.quorum()).began;
   return std::clamp<Duration>(began + spec.max_hold - context_.now, Duration::zero(), spec.ttl);
 }
