@@ -84,6 +84,13 @@ class ClientQueues {
            (terms.freed_by_promise ? 0 : known_ttl);
   }
 
+  // Until when a vote that this one left behind may keep others out.
+  int64_t StrayUntil(const Tenure& tenure) const {
+    const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(tenure.lease)];
+    const bool may_stray = index_.history.stray_votes && terms.released_elsewhere;
+    return may_stray ? tenure.until + terms.ttl_ns + terms.lock_delay_ns + index_.Slack(tenure.until) : kNotSeen;
+  }
+
   bool CheckGap(int64_t lease, int64_t free, int64_t end, const Held* before) {
     int64_t due = std::max(free, index_.TroubledUntil(end)) + index_.Slack(end);
     int64_t last = -1;
@@ -95,6 +102,10 @@ class ClientQueues {
     const int32_t lock = index_.history.leases[static_cast<size_t>(lease)].lock;
     const int64_t since = before == nullptr ? 0 : before->until;
     if (end <= due) return true;  // nearly always: what follows looks at all leases
+    for (const Tenure& tenure : index_.tenures) {
+      if (tenure.lock == lock && tenure.until != kNotSeen && tenure.until < end)
+        due = std::max(due, StrayUntil(tenure));
+    }
     // A client that lost it in the instant of the grant, to an administrator perhaps, never believed in it.
     for (const Tenure& tenure : index_.tenures) {
       const int64_t told = tenure.told;

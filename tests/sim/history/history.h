@@ -145,6 +145,8 @@ struct LeaseTerms {
   bool keeps_place =
       false;              // its request goes on as the same in the next session, at once, with its place in the queue
   bool adaptive = false;  // may take a free lock before waiters that have not waited for long
+  // Its client gave it back through a broker that did not have it: see History::stray_votes.
+  bool released_elsewhere = false;
 };
 
 // Whether both may hold the lock at the same time; permits only as long as there are enough.
@@ -171,8 +173,9 @@ struct History {
   // cannot take effect any more, by the store's clock, which the broker knows only roughly, and the time of another
   // command.
   int64_t give_back_ns = 8'000'000'000;
-  // The store is a quorum: a detached lease that another broker than its own releases may leave a vote for its ttl
-  // (server/store/redlock/README.md, limits), and with one server that is ill others may miss that vote.
+  // The store is a quorum: a lease that another broker than its own releases may leave a vote for its ttl, a stream's
+  // until its broker finds it released (server/store/redlock/README.md, limits), and with one server that is ill others
+  // may miss that vote.
   bool stray_votes = false;
   // With `stray_votes`: after its grant a lease may join the rest of the servers for so long; joins that are refused
   // are repeated for half of that.

@@ -99,6 +99,25 @@ TEST(Losses, MaxHoldOfSeveralCountsFromWhenAllAreGranted) {
   }
 }
 
+// At a quorum it may leave a vote.
+TEST(Losses, AWaitBehindOneThatWasReleasedThroughAnotherBrokerEndsWithItsTtl) {
+  for (const bool elsewhere : {false, true}) {
+    for (const int64_t granted : {3'000, 7'000}) {
+      HistoryBuilder b;
+      b.Raw().stray_votes = true;
+      const int64_t ann = b.Asks(0, "ann", {.ttl = 5'000});
+      b.Raw().leases.back().released_elsewhere = elsewhere;
+      b.Granted(10, ann, 5, 1'500);
+      b.Ended(1'000, ann, EndedWhy::kReleasing);
+      b.Released(1'010, ann);
+      const int64_t bob = b.Asks(1'000, "bob");
+      b.Granted(granted, bob, 6, granted + 1'000);
+      b.Ended(granted + 500, bob, EndedWhy::kReleasing);
+      EXPECT_VIOLATED(b, elsewhere && granted < 6'000 ? "" : "I5");
+    }
+  }
+}
+
 // The whole table: which fault explains which loss.
 TEST(Losses, AreExplainedByWhatCostsThem) {
   struct Row {

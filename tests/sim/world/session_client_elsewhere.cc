@@ -53,6 +53,7 @@ void SessionClient::Stray(const std::string& lease_id) {
 void SessionClient::ReleaseElsewhere(int64_t acquire, Wish& wish) {
   const std::string lease_id = session_->leases.at(acquire).lease_id;
   session_->leases.erase(acquire);
+  env_.history.leases[static_cast<size_t>(wish.lease)].released_elsewhere = true;
   ReleaseById(lease_id);
   const Duration later = env_.dice.Between(Duration(0), env_.dice.Chance(0.6) ? seconds(4) : seconds(15));
   PostAfter(later, [this, lease_id, wire = session_->wire] {
