@@ -341,6 +341,8 @@ Outcome World::Run() {
     ExpectNothingLeft();
   }
   if (env_.temper.minority) ExpectServed();
+  const std::string without = vote_log_.FirstWithout(stores_.size() / 2 + 1, env_.history);
+  if (of_quorum() && !without.empty()) env_.Fail(without);
   Outcome outcome{.hash = env_.hash(),
                   .events = env_.time.events_run(),
                   .records = env_.history.records.size(),

@@ -120,6 +120,7 @@ class World {
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
   std::map<int64_t, Instant> over_;  // leases that were refused or released, by number
   size_t over_read_ = 0;             // records of the history, for over_
+  VoteLog vote_log_;                 // of a Quorum world
   std::vector<Instant> well_at_;     // of a Quorum world whose minority may be at fault: by server
   core::RequestId forces_ = 0;
 };

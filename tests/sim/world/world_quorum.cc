@@ -28,6 +28,7 @@ void World::MakeQuorum() {
     stores_.push_back(std::make_unique<StoreProcess>(env_, static_cast<int>(i)));
     stores_.back()->StepClock(dice().Between(milliseconds(-40), milliseconds(40)));
     directory_.Lead("server" + std::to_string(i), *stores_.back());
+    vote_log_.Watch(*stores_.back());
   }
   well_at_.resize(count);
   std::vector<std::string> texts;
