@@ -2,20 +2,21 @@
 #include "world/vote_log.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "world/store_observer.h"
 
 namespace distlock::sim {
 namespace {
 
-uint64_t TokenIn(std::string_view value, int part) {
-  const std::vector<std::string_view> parts = absl::StrSplit(value, absl::MaxSplits(';', part + 1));
+// The n-th part of "a;b;c".
+uint64_t TokenIn(std::string_view value, int n) {
+  for (; n > 0; --n) value.remove_prefix(std::min(value.find(';'), value.size() - 1) + 1);
   uint64_t token = 0;
-  return std::cmp_greater(parts.size(), part) && absl::SimpleAtoi(parts[static_cast<size_t>(part)], &token) ? token : 0;
+  std::from_chars(value.data(), value.data() + value.size(), token);
+  return token;
 }
 
 }  // namespace

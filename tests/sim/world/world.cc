@@ -341,8 +341,10 @@ Outcome World::Run() {
     ExpectNothingLeft();
   }
   if (env_.temper.minority) ExpectServed();
-  const std::string without = vote_log_.FirstWithout(stores_.size() / 2 + 1, env_.history);
-  if (of_quorum() && !without.empty()) env_.Fail(without);
+  if (of_quorum()) {
+    const std::string without = vote_log_.FirstWithout(stores_.size() / 2 + 1, env_.history);
+    if (!without.empty()) env_.Fail(without);
+  }
   Outcome outcome{.hash = env_.hash(),
                   .events = env_.time.events_run(),
                   .records = env_.history.records.size(),

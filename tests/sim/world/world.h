@@ -18,6 +18,7 @@
 #include "world/looker.h"
 #include "world/replica_set.h"
 #include "world/store_observer.h"
+#include "world/vote_log.h"
 #include "world/watcher.h"
 
 namespace distlock::sim {
