@@ -274,6 +274,12 @@ int Run(const std::vector<std::string>& args) {
     return ops::ExitCode(invocation.status());
   }
   using Action = ops::Invocation::Action;
+  if (invocation->action == Action::kPrintConfig && !invocation->options.redis.empty()) {
+    if (const auto url = ReadStoreUrl(invocation->options); !url.ok()) {
+      std::fprintf(stderr, "distlockd: %s\n", std::string(url.status().message()).c_str());
+      return ops::ExitCode(url.status());
+    }
+  }
   const std::string text = invocation->action == Action::kHelp          ? ops::HelpText()
                            : invocation->action == Action::kVersion     ? "distlockd " DISTLOCK_VERSION "\n"
                            : invocation->action == Action::kPrintConfig ? ops::ConfigText(invocation->options)

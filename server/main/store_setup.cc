@@ -103,10 +103,8 @@ store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreO
 
 absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.shown = ops::RedactedUrl(options.redis);
-  auto url = store::ParseStoreUrl(options.redis);
-  if (!url.ok()) {
-    return absl::Status(url.status().code(), absl::StrCat("--redis ", setup.shown, ": ", url.status().message()));
-  }
+  auto url = ReadStoreUrl(options);
+  if (!url.ok()) return url.status();
   setup.options.url = *std::move(url);
   if (auto status = UseSentinels(options, setup); !status.ok()) return status;
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
@@ -163,6 +161,13 @@ absl::Status SetSchema(const ops::Options& options, store::SchemaTask task, Stor
 }
 
 }  // namespace
+
+absl::StatusOr<store::StoreUrl> ReadStoreUrl(const ops::Options& options) {
+  auto url = store::ParseStoreUrl(options.redis);
+  if (url.ok()) return url;
+  return absl::Status(url.status().code(),
+                      absl::StrCat("--redis ", ops::RedactedUrl(options.redis), ": ", url.status().message()));
+}
 
 absl::Status CheckAlive(store::EmbeddedServer* embedded) {
   if (embedded == nullptr || embedded->Running()) return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "store/embedded/embedded_server.h"
 #include "store/store.h"
 #include "store/store_options.h"
+#include "store/store_url.h"
 
 namespace distlock {
 
@@ -40,6 +41,9 @@ struct StorePurpose {
 // - Aborted: the embedded server has ended. Cancelled: SIGTERM came first.
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
                                         const StorePurpose& purpose = {});
+
+// What --redis says. InvalidArgument: nothing that a store can be reached by; the message is fit for people.
+absl::StatusOr<store::StoreUrl> ReadStoreUrl(const ops::Options& options);
 
 // Ok while `embedded` runs, and always for null. Aborted, with the end of its log, once it has ended by itself.
 absl::Status CheckAlive(store::EmbeddedServer* embedded);

@@ -210,6 +210,8 @@ def test_print_config_shows_the_values_in_effect_without_secrets(world):
     code, out, err = run("--print-config", env={"DISTLOCK_VALIDTY": "4s"})
     assert code == 0 and "validity: 3s" in out and "DISTLOCK_VALIDTY" not in out
     assert [line for line in err.splitlines() if "DISTLOCK_VALIDTY" in line and "DISTLOCK_VALIDITY?" in line], err
+    code, out, err = run("--redis", "redlock://u:secret@a,b", "--print-config")
+    assert code == 64 and out == "" and "a quorum has 3, 5, 7 or 9 servers, not 2" in err and "secret" not in err
     assert run("--version")[1].startswith("distlockd ")
     assert "--drain-timeout" in run("--help")[1]
 
