@@ -259,12 +259,17 @@ int Drain(const Context& context, const DrainArgs& args) {
 int ForceRelease(const Context& context, const ForceArgs& args) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
+  // Only for the words of the answer, which counts a block as the holder that left it.
+  const auto before = Inspector(*client).Look(args.lock.key, args.lock.name_space);
+  const bool only_blocked = before.ok() && before->holder_count == 0 && before->block;
   const auto released = Admin(*client).ForceRelease(args.lock.key, args.lock.name_space, args.holder_id, args.reason);
   if (!released.ok()) return context.Fail(FailureFrom(context, released.refusal()));
   const int32_t count = *released;
   const std::string text =
       count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " with that id")
-                 : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
+      : only_blocked
+          ? absl::StrCat("the block of ", args.lock.Name(), ", which ", before->block->owner, " had left, was ended")
+          : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
   if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
   if (count == 0) WarnOfOtherReading(context, *client, args.lock);
   return count > 0 ? kExitOk : kExitBusy;

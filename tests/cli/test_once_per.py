@@ -36,7 +36,7 @@ def test_the_block_is_shown_and_force_release_ends_it(ctl, real):
     assert lock["block"]["granted"].startswith("20")
     assert re.search(r"for another 8m5\S+s, by the min hold of root@a\n", ctl("top", "--once").stdout)
     assert line(ctl.start("watch", "nightly")).split("; ")[1].startswith("min hold of root@a")
-    assert ctl("force-release", "nightly").returncode == 0
+    assert ctl("force-release", "nightly").stdout == "the block of default:nightly, which root@a had left, was ended\n"
     assert run(ctl).stdout == "ran\n"
 
 
