@@ -64,7 +64,7 @@ def metrics(tmp_path_factory):
 
 
 def read_by_people():
-    files = [MONITORING / "rules.yaml", MONITORING / "dashboard.json", MONITORING / "README.md", *RUNBOOKS.glob("*.md"),
+    files = [MONITORING / "rules.yaml", MONITORING / "dashboard.json", *RUNBOOKS.glob("*.md"),
              REPOSITORY / "deploy/operations.md"]
     return [(file, file.read_text(encoding="utf-8")) for file in files]
 
