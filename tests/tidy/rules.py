@@ -327,19 +327,12 @@ def exists(tree, text, roots):
     return any(tree.has(w) if "*" not in w else fnmatch.filter(tree.files, w) for w in wanted)
 
 
-def table(tree, marker):
-    """The rows between `<!-- marker -->` and `<!-- /marker -->` of MANUAL: [(line, [cell, ...])], or None."""
-    if not tree.has(MANUAL):
-        return None
+def between(tree, marker):
+    """The text between `<!-- marker -->` and `<!-- /marker -->` of MANUAL, or None."""
     lines = tree.lines(MANUAL)
     if f"<!-- {marker} -->" not in lines or f"<!-- /{marker} -->" not in lines:
         return None
-    rows = []
-    for number in range(lines.index(f"<!-- {marker} -->") + 1, lines.index(f"<!-- /{marker} -->")):
-        cells = [c.strip().strip("`") for c in re.split(r"(?<!\\)\|", lines[number].strip())[1:-1]]
-        if lines[number].startswith("| `"):
-            rows.append((number + 1, cells))
-    return rows
+    return "\n".join(lines[lines.index(f"<!-- {marker} -->"):lines.index(f"<!-- /{marker} -->")])
 
 
 def same_names(what, documented, actual):
@@ -353,12 +346,13 @@ def metric_table(tree):
     sources = list(tree.code("server/main/metrics*.cc"))
     if not sources or not tree.has(MANUAL):
         return
-    rows = table(tree, "metrics")
-    if rows is None:
+    listed = between(tree, "metrics")
+    if listed is None:
         yield f"{MANUAL}: no table between <!-- metrics --> and <!-- /metrics -->"
         return
     text = "\n".join("\n".join(tree.lines(s)) for s in sources)
-    yield from same_names("metric", {cells[0] for _, cells in rows}, set(re.findall(r'"(distlock_[a-z_]+)"', text)))
+    actual = set(re.findall(r'"(distlock_[a-z_]+)"', text))
+    yield from same_names("metric", set(re.findall("`([^`]+)`", listed)), actual)
 
 
 def named_flags(tree, help_text):
