@@ -29,7 +29,7 @@ std::string AdviceFor(const std::string& refusal) {
   if (absl::StrContains(refusal, "NOPERM")) {
     return "Give the broker's user the rights that lua/README.md lists, under \"Servers and rights\".";
   }
-  return "deploy/runbooks/StoreRefusesWrites.md says what to do.";
+  return "deploy/runbooks.md says what to do, at StoreRefusesWrites.";
 }
 
 // One server of which some locks are: the only one, or a primary of a Cluster.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alerts of deploy/monitoring: their tests by promtool, their pages, and the names of metrics everywhere."""
+"""The alerts of deploy/monitoring: their tests by promtool, their runbooks, and the names of metrics everywhere."""
 import re
 import subprocess
 
@@ -10,11 +10,12 @@ from conftest import REPOSITORY
 from harness import World
 
 MONITORING = REPOSITORY / "deploy/monitoring"
-RUNBOOKS = REPOSITORY / "deploy/runbooks"
+RUNBOOKS = REPOSITORY / "deploy/runbooks.md"
+SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOKS.read_text(encoding="utf-8"), re.M | re.S))
 ALERTS = {rule["alert"]: rule
           for group in yaml.safe_load((MONITORING / "rules.yaml").read_text(encoding="utf-8"))["groups"]
           for rule in group["rules"]}
-PAGE_LINES_MAX = 30
+SECTION_LINES_MAX = 30
 LABELS = re.compile(r'\b(distlock_[a-z_]+)\{[^}]*?\b(reason|cause|verb|kind|path)=~?\\?"([a-z_|]+)')
 METRIC = re.compile(r"\bdistlock_[a-z_]+\b")
 
@@ -42,18 +43,18 @@ def test_each_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not():
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_each_alert_has_a_summary_a_severity_and_a_page(alert):
+def test_each_alert_has_a_summary_a_severity_and_a_section(alert):
     rule = ALERTS[alert]
+    name = alert.removeprefix("Distlock")
     assert rule["annotations"]["summary"] and rule["labels"]["severity"] in ("warning", "critical")
-    page = REPOSITORY / rule["annotations"]["runbook"]
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert page.parent == RUNBOOKS and len(lines) <= PAGE_LINES_MAX
-    assert lines[0].startswith(f"# {alert.removeprefix('Distlock')}: ")
-    assert [line for line in lines if line.startswith("## ")] == ["## Look", "## Do", "## Prevent"]
+    assert rule["annotations"]["runbook"] == f"deploy/runbooks.md#{name.lower()}"
+    lines = SECTIONS[name].splitlines()
+    assert len(lines) <= SECTION_LINES_MAX
+    assert [line for line in lines if re.fullmatch(r"\*\*\w+\*\*", line)] == ["**Look**", "**Do**", "**Prevent**"]
 
 
-def test_each_page_belongs_to_an_alert():
-    assert {page.stem for page in RUNBOOKS.glob("*.md")} == {alert.removeprefix("Distlock") for alert in ALERTS}
+def test_each_section_belongs_to_an_alert():
+    assert set(SECTIONS) == {alert.removeprefix("Distlock") for alert in ALERTS}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def metrics(tmp_path_factory):
 
 
 def read_by_people():
-    files = [MONITORING / "rules.yaml", MONITORING / "dashboard.json", MONITORING / "README.md", *RUNBOOKS.glob("*.md"),
+    files = [MONITORING / "rules.yaml", MONITORING / "dashboard.json", RUNBOOKS,
              REPOSITORY / "deploy/operations.md"]
     return [(file, file.read_text(encoding="utf-8")) for file in files]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of deploy/runbooks, as somebody runs them in a broker's pod (`kubectl exec`): at the socket that the
+"""The commands of deploy/runbooks.md, as somebody runs them in a broker's pod (`kubectl exec`): at the socket that the
 chart gives it, without flags."""
 import os
 import re
@@ -14,9 +14,9 @@ from harness import Process, eventually, free_port
 
 CTL = os.environ.get("DISTLOCKCTL", "distlockctl")
 SOCKET = "unix:///run/distlock/distlock.sock"
-TEXTS = [page.read_text(encoding="utf-8") for page in sorted((REPOSITORY / "deploy/runbooks").glob("*.md"))]
-COMMANDS = sorted({command for text in TEXTS for command in re.findall(r"`(distlockctl [^`]*)`", text)})
-# The words of the pages that a reader replaces, and a value for each.
+TEXT = (REPOSITORY / "deploy/runbooks.md").read_text(encoding="utf-8")
+COMMANDS = sorted(set(re.findall(r"`(distlockctl [^`]*)`", TEXT)))
+# The words of the page that a reader replaces, and a value for each.
 BLANKS = {"ADDRESS": SOCKET, "NAMESPACE:KEY": "default:k", "KEY": "k", "VERB": "exclusive", "PRINCIPAL": "uid:1",
           "...": "gone", "FILE": "policy.yaml", "CASES": "cases.yaml", "distlockctl top": "distlockctl top --once"}
 

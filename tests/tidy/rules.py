@@ -11,7 +11,7 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
 CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".java", ".js", ".mjs", ".ts")
 LINES_MAX = 400
 COLUMNS_MAX = 120
-MANUAL = "server/ops/README.md"  # has the tables of flags and metrics
+MANUAL = "server/ops/README.md"  # has the table of metrics
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts", "*_pb.ts")
 NOT_OURS = (".git", "build", "dist", "node_modules", "__pycache__", ".pytest_cache", ".cache")
 OTHERS = "proto/third_party/"  # files of other projects stay as those wrote them
@@ -327,19 +327,12 @@ def exists(tree, text, roots):
     return any(tree.has(w) if "*" not in w else fnmatch.filter(tree.files, w) for w in wanted)
 
 
-def table(tree, marker):
-    """The rows between `<!-- marker -->` and `<!-- /marker -->` of MANUAL: [(line, [cell, ...])], or None."""
-    if not tree.has(MANUAL):
-        return None
+def between(tree, marker):
+    """The text between `<!-- marker -->` and `<!-- /marker -->` of MANUAL, or None."""
     lines = tree.lines(MANUAL)
     if f"<!-- {marker} -->" not in lines or f"<!-- /{marker} -->" not in lines:
         return None
-    rows = []
-    for number in range(lines.index(f"<!-- {marker} -->") + 1, lines.index(f"<!-- /{marker} -->")):
-        cells = [c.strip().strip("`") for c in re.split(r"(?<!\\)\|", lines[number].strip())[1:-1]]
-        if lines[number].startswith("| `"):
-            rows.append((number + 1, cells))
-    return rows
+    return "\n".join(lines[lines.index(f"<!-- {marker} -->"):lines.index(f"<!-- /{marker} -->")])
 
 
 def same_names(what, documented, actual):
@@ -353,28 +346,24 @@ def metric_table(tree):
     sources = list(tree.code("server/main/metrics*.cc"))
     if not sources or not tree.has(MANUAL):
         return
-    rows = table(tree, "metrics")
-    if rows is None:
+    listed = between(tree, "metrics")
+    if listed is None:
         yield f"{MANUAL}: no table between <!-- metrics --> and <!-- /metrics -->"
         return
     text = "\n".join("\n".join(tree.lines(s)) for s in sources)
-    yield from same_names("metric", {cells[0] for _, cells in rows}, set(re.findall(r'"(distlock_[a-z_]+)"', text)))
+    actual = set(re.findall(r'"(distlock_[a-z_]+)"', text))
+    yield from same_names("metric", set(re.findall("`([^`]+)`", listed)), actual)
 
 
-def flag_table(tree, help_text):
-    rows = table(tree, "flags")
-    if rows is None:
-        yield f"{MANUAL}: no table between <!-- flags --> and <!-- /flags -->"
-        return
-    defaults = {}
-    for entry in re.split(r"^  (?=--[a-z])", help_text, flags=re.MULTILINE)[1:]:
-        stated = re.search(r"\[default (.*?)\]", " ".join(entry.split()))
-        defaults[entry.split()[0]] = stated[1] if stated else ""
-    documented = {cells[0].split()[0]: (line, cells[1] if len(cells) > 1 else "") for line, cells in rows}
-    yield from same_names("flag", set(documented), set(defaults))
-    for name, (line, default) in documented.items():
-        if default.strip("-") != defaults.get(name, default.strip("-")):
-            yield f"{MANUAL}:{line}: {name} has the default '{defaults[name]}', not '{default}'"
+def named_flags(tree, help_text):
+    """Each flag that MANUAL names, or any page behind `distlockd`, is one of --help."""
+    known = set(re.findall(r"^  (--[a-z][a-z-]*)", help_text, re.MULTILINE))
+    for path in (f for f in tree.files if f.endswith(".md")):
+        for number, line in enumerate(tree.lines(path), 1):
+            commands = re.findall(r"`([^`]+)`", line) if path == MANUAL else re.findall(r"\bdistlockd( [^`#&|]*)", line)
+            for flag in re.findall(r"(?<![\w-])--[a-z-]*[a-z]\b(?!-)", " ".join(commands)):
+                if flag not in known and "distlockctl" not in line:
+                    yield f"{path}:{number}: names {flag}, which distlockd does not have"
 
 
 RULES = (top_level, file_size, line_length, names, spdx, headers, scripts, includes, leftovers, room_readmes,
