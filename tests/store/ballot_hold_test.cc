@@ -105,6 +105,44 @@ TEST_F(BallotTest, AnAdoptionGoesByTheServerWhereTheHoldEndsLast) {
   EXPECT_EQ(done->held_for, seconds(2));
 }
 
+// One server's clock was ahead when it gave its vote, and has been put right since.
+TEST_F(BallotTest, AStampOfAClockThatWasWrongMakesNoHoldLonger) {
+  const int64_t given = TimeOf().us - 8'000'000;
+  const auto token = static_cast<uint64_t>(given);
+  const auto adopted = [&](Duration held_for) {
+    return core::AdoptDone{.result = core::AdoptDone::Result::kAdopted,
+                           .since = {TimeOf().us - held_for / std::chrono::microseconds(1)},
+                           .held_for = held_for,
+                           .ttl = seconds(30),
+                           .max_hold = seconds(10)};
+  };
+  Step(core::StoreAdopt{.op = 1, .name = TheLock(), .from = OwnerOf(1), .token = token, .owner = OwnerOf(2)});
+  Answer(0, adopted(seconds(8)));
+  Answer(1, adopted(seconds(5)));
+  const auto* done = Told<core::AdoptDone>();
+  ASSERT_NE(done, nullptr);
+  EXPECT_GE(done->held_for, seconds(8) - milliseconds(1));
+  EXPECT_LE(done->held_for, seconds(8) + milliseconds(20));
+}
+
+TEST_F(BallotTest, ARepeatIsNotPromisedLongerForAStampOfAClockThatWasWrong) {
+  const int64_t given = TimeOf().us - 8'000'000;
+  Step(
+      core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(10), .max_hold = seconds(10)});
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    const Duration held_for = seconds(node == 0 ? 8 : 3);
+    Answer(node, Voted{.token = static_cast<uint64_t>(given),
+                       .since = {TimeOf().us - held_for / std::chrono::microseconds(1)},
+                       .held_for = held_for,
+                       .hold_left = seconds(10) - held_for});
+  }
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Confirmed{});
+  const auto* granted = Told<core::AcquireGranted>();
+  ASSERT_NE(granted, nullptr);
+  EXPECT_GE(granted->held_for, seconds(8) - milliseconds(1));
+  EXPECT_LE(granted->held_at_least, seconds(3) + milliseconds(1)) << "it may have been promised for as long as one says";
+}
+
 // A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.
 TEST_F(BallotTest, AServerThatJoinsAGrantEndsItByItsMaxHold) {
   const core::StoreRenew renew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};

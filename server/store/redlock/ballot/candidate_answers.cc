@@ -94,6 +94,9 @@ void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& vo
   const Duration held_for = is_bounded ? candidate.spec.max_hold - *voted.hold_left : voted.held_for;
   stand.began = std::min(sent.at - held_for, sent.at);
   stand.began_by = std::min(context_.now - held_for, context_.now);
+  if (context_.nodes.MayBeMistaken(sent.node, voted.since, voted.token, context_.now)) {
+    stand.began = std::min(stand.began, context_.nodes.Earliest(sent.node, SinceOf(voted.token), context_.now));
+  }
   stand.queued = false;
   if (sent.id == candidate.round) stand.answer = StandAnswer::kVoted;
   if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {

@@ -60,6 +60,12 @@ int64_t Nodes::Time(Instant now) const {
   return std::chrono::floor<std::chrono::microseconds>(now.time_since_epoch() + *offset).count();
 }
 
+bool Nodes::MayBeMistaken(NodeIndex node, core::StoreTime stamp, uint64_t token, Instant now) const {
+  const core::StoreTime given{static_cast<int64_t>(token)};
+  if (stamp.us <= given.us + kMostSkew / std::chrono::microseconds(1)) return false;
+  return !HasCountedSince(node, Earliest(node, given, now));
+}
+
 std::optional<Duration> Nodes::Skew(NodeIndex node, Instant now) const {
   const auto median = MedianOffset(now);
   if (!median || !nodes_[node].clock.known()) return std::nullopt;

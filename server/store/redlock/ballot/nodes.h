@@ -62,6 +62,9 @@ class Nodes {
   Instant Earliest(NodeIndex node, core::StoreTime time, Instant now) const {
     return nodes_[node].clock.Earliest(time, now);
   }
+  // Whether its stamp of a hold under `token` may be of a clock that was wrong: the stamp is later than the token, and
+  // the server has not counted ever since that. The stamp of a server that joined late looks like that, too.
+  bool MayBeMistaken(NodeIndex node, core::StoreTime stamp, uint64_t token, Instant now) const;
   // By how much its clock is ahead of the median; nullopt: not known.
   std::optional<Duration> Skew(NodeIndex node, Instant now) const;
   // The least token to propose: the same for all servers, and greater than those of before unless clocks went back.

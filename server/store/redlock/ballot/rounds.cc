@@ -335,7 +335,12 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     if (done->max_hold > Duration::zero()) {
       merged.max_hold =
           merged.max_hold == Duration::zero() ? done->max_hold : std::min(merged.max_hold, done->max_hold);
-      hold_left = std::max(hold_left, done->max_hold - done->held_for);
+      Duration left = done->max_hold - done->held_for;
+      if (context_.nodes.MayBeMistaken(node, done->since, adopt.token, context_.now)) {
+        left =
+            std::min(left, done->max_hold - (context_.now - context_.nodes.Earliest(node, merged.since, context_.now)));
+      }
+      hold_left = std::max(hold_left, left);
     }
   }
   // Servers may count from different moments, or for as long as a confirmation has promised.
