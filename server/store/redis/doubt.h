@@ -2,8 +2,8 @@
 //
 // A primary that refuses writes for lack of replicas may have been replaced by one of them. When a cut heals it may
 // even take writes again for a moment: what a replica acknowledged before the cut arrives then, ahead of the end of
-// that connection. So from a refusal on nothing is sent to it before somebody who knows which server is the primary
-// has named it again. Pure; one thread.
+// that connection. So from a refusal on nothing is sent to it before those who decide which server is the primary have
+// named it again. Pure; one thread.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ namespace distlock::store {
 
 class Doubt {
  public:
-  // The server was named, by whom was asked at `asked`. Without such a word there never is a doubt.
+  // The server was named by those who were asked at `asked`, or, at the beginning of time, by too few of them. Without
+  // such a word there never is a doubt.
   void OnNamed(core::Instant asked) {
     is_told_ = true;
     if (asked > refused_) refusal_.clear();
@@ -25,7 +26,7 @@ class Doubt {
   void OnRefused(std::string_view words, core::Instant now) {
     if (!is_told_ || !Contains(words, "NOREPLICAS")) return;
     refused_ = now;
-    refusal_ = Cat(words, "; it may have been replaced, and no sentinel has named it since");
+    refusal_ = Cat(words, "; it may have been replaced, and no majority of the sentinels has named it since");
   }
   // Another server is meant from now on.
   void OnMoved() { refusal_.clear(); }

@@ -174,9 +174,8 @@ void SentinelStore::OnSentinelReport(SentinelId id, SentinelReport report, SetFa
   peer.facts = std::move(facts);
   peer.cause.clear();
   const SentinelView::Choice shown{report.primary, report.epoch};
-  const core::Instant asked = view_.AskedAt(id);
   Step(SentinelView::Reported{id, std::move(report)});
-  if (view_.chosen() == shown && primary_ == shown.address) node_.Named(asked);
+  if (view_.chosen() == shown && primary_ == shown.address) node_.Named(view_.ShownByMajoritySince());
   if (unfit_ && unfit_->address == shown.address) Follow({.address = shown.address, .epoch = unfit_->epoch, .by = id});
 }
 

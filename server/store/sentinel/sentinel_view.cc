@@ -2,6 +2,7 @@
 #include "store/sentinel/sentinel_view.h"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -70,6 +71,7 @@ void SentinelView::HandleReport(core::Instant now, const Reported& input, std::v
   one->asking = false;
   one->knows_no_name = false;
   one->report = input.report;
+  one->report_asked = one->asked;
   if (one->overruled && *one->overruled != Choice{input.report.primary, input.report.epoch}) one->overruled.reset();
   if (!chosen_ && !first_answer_) first_answer_ = now;
   Learn(now, input.report.peers, effects);
@@ -220,6 +222,16 @@ size_t SentinelView::Supporters(const Choice& choice) const {
   return static_cast<size_t>(std::count_if(sentinels_.begin(), sentinels_.end(), [&](const auto& entry) {
     return entry.second.configured && Shown(entry.second) == choice;
   }));
+}
+
+core::Instant SentinelView::ShownByMajoritySince() const {
+  std::vector<core::Instant> asked;
+  for (const auto& [id, one] : sentinels_) {
+    if (one.configured && chosen_ && Shown(one) == chosen_) asked.push_back(one.report_asked);
+  }
+  if (asked.size() < majority()) return {};
+  std::ranges::sort(asked, std::greater<>());
+  return asked[majority() - 1];
 }
 
 std::optional<SentinelView::Choice> SentinelView::Newest() const {

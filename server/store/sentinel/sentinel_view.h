@@ -116,8 +116,9 @@ class SentinelView {
   const std::optional<Choice>& chosen() const { return chosen_; }
   size_t known() const { return sentinels_.size(); }
   size_t answering() const;
-  // When that sentinel was asked last.
-  core::Instant AskedAt(SentinelId id) const { return sentinels_.at(id).asked; }
+  // Each of a majority of the configured sentinels shows the choice, and was asked then or later. The beginning of time:
+  // fewer show it.
+  core::Instant ShownByMajoritySince() const;
   size_t configured() const { return settings_.configured.size(); }
   size_t majority() const { return configured() / 2 + 1; }
 
@@ -131,6 +132,7 @@ class SentinelView {
     core::Instant ask_at{};
     core::Instant named_at{};              // learned ones: when a peer last named it, or it was up
     std::optional<SentinelReport> report;  // of this connection
+    core::Instant report_asked{};          // when it was asked for that
     bool knows_no_name = false;            // its last answer, of this connection
     std::vector<std::string> names;
     std::optional<Choice> overruled;  // what a majority has overruled it in
