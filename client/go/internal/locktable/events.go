@@ -20,14 +20,15 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 		t.onGranted(link, event.Id, what.Granted, now, fx)
 	case *pb.SessionEvent_Released:
 		// Under the acquire's own id: another program that knows the lease_id has released the lease.
-		if !t.answer(event.Id, answer{outcome: outcomeOf(what.Released.Outcome)}, now, fx) && has {
+		if !t.answer(event.Id, answer{outcome: what.Released.Outcome}, now, fx) && has {
 			t.onGone(lease, CauseReleased, "released by its lease_id", fx)
 		}
 	case *pb.SessionEvent_HeartbeatAck:
 		t.onAck(link, what.HeartbeatAck, now, fx)
 	case *pb.SessionEvent_Refused:
 		link.ProofRefused = link.ProofRefused || event.Id == link.proof
-		t.onRefused(link, event.Id, refusalOf(what.Refused), now, fx)
+		reason := nameOf(what.Refused.Reason.String(), "REFUSAL_REASON_")
+		t.onRefused(link, event.Id, &Refusal{Reason: reason, Wire: what.Refused}, now, fx)
 	case *pb.SessionEvent_Lost:
 		if has {
 			t.onLost(lease, what.Lost, now, fx)
@@ -62,16 +63,15 @@ func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration
 	link.maxBytes = cmp.Or(max(int(opened.MaxMessageBytes), 0), messageBytes)
 	link.validity = cmp.Or(span(opened.Validity), defaultValidity)
 	link.interval = max(cmp.Or(span(opened.HeartbeatInterval), link.validity/3), leastPause)
-	sent := link.session.lastSentAt
-	link.session.ack(0, link.validity, now)
+	sent := link.session.lastSentAt()
+	link.session.ack(0, sent+link.validity, now)
 	link.heartbeatAt = sent + link.interval
 	link.heartbeatDue = link.heartbeatDue || now-sent > link.validity/6
-	t.wakeAt(min(link.heartbeatAt, link.session.deadline))
 	if link == t.Link() {
 		t.sendMoves(now, fx)
 	}
 	for _, request := range t.waiting() {
-		if request.link == link && !request.turnedAway && request.stranded != Never {
+		if request.link() == link && !request.turnedAway {
 			request.stranded = Never
 			t.schedule(request)
 		}
@@ -83,20 +83,14 @@ func (t *Table) onQueued(lease *Lease, queued *pb.AcquireQueued, fx *Effects) {
 	t.hasArrived(lease)
 	request.stranded, request.turnedAway = Never, false
 	t.schedule(request)
-	if tell := request.onQueued; tell != nil {
-		request.onQueued = nil
-		*fx = append(*fx, func() { tell(queued) })
-	}
+	tell(request.onQueued, queued, fx)
+	request.onQueued = nil
 }
 
 func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Duration, fx *Effects) {
 	lease := t.live[id]
-	if moved := t.moves[id]; moved != nil {
-		t.onAdopted(link, moved, grant, now, fx)
-		return
-	}
 	if lease == nil || lease.link != link {
-		if !t.answer(id, answer{}, now, fx) && link != t.Link() {
+		if !t.answer(id, answer{grant: grant}, now, fx) && link != t.Link() {
 			t.grantByFormer(link, id, lease)
 		}
 		return // else: an id that was given up
@@ -104,10 +98,10 @@ func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Durati
 	if lease.Phase() != Waiting {
 		return
 	}
-	lease.former, lease.crossed = nil, false
+	lease.leaveFormer()
 	lease.LeaseID, lease.HolderID, lease.Token = grant.LeaseId, grant.HolderId, grant.FencingToken
 	lease.Waited, lease.HoldCount = span(grant.Waited), max(grant.HoldCount, 1)
-	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, span(grant.ValidFor)))
+	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor))
 	lease.setPhase(Granted)
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.deliver(lease.request, now, fx)
@@ -115,7 +109,6 @@ func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Durati
 
 // deliver hands a request's locks to the program, when all are granted and none is past its deadline.
 func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
-	request.givenUp = Never // no answer is missing any more
 	for _, lease := range request.Leases {
 		if lease.Phase() != Granted || now >= lease.Deadline() {
 			return
@@ -124,9 +117,10 @@ func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
 	for _, lease := range request.Leases {
 		lease.HeldAt = now
 		lease.setPhase(Held)
-		t.endAt(lease.Deadline())
+		t.endsAt = min(t.endsAt, lease.Deadline())
 	}
-	t.tellAnswer(request, nil, fx)
+	tell(request.answer, nil, fx)
+	request.answer = nil
 }
 
 // beatBeforeHalf sees that a heartbeat leaves before half of what is left until the deadline is gone.
@@ -135,22 +129,21 @@ func (t *Table) beatBeforeHalf(link *Link, deadline, now time.Duration) {
 	case link.leaving:
 	case now < deadline:
 		link.heartbeatAt = min(link.heartbeatAt, now+max((deadline-now)/2, leastPause))
-		t.wakeAt(link.heartbeatAt)
-	case link.session.unanswered() == 0 || now-link.session.lastSentAt >= link.validity/6:
+	case link.session.unanswered() == 0 || now-link.session.lastSentAt() >= link.validity/6:
 		link.heartbeatDue = true // else a recent one that is not answered yet is enough
 	}
 }
 
 func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *Effects) {
-	if !link.session.ack(ack.Seq, span(ack.ValidFor), now) {
+	promised := link.session.deadlineOf(ack.Seq, ack.ValidFor)
+	if !link.session.ack(ack.Seq, promised, now) {
 		return
 	}
-	link.Acked, t.lastFailure = true, nil
+	t.lastFailure = nil
 	limits := make(map[int64]time.Duration, len(ack.Limits))
 	for _, limit := range ack.Limits {
-		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, span(limit.ValidFor))
+		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, limit.ValidFor)
 	}
-	promised := link.session.deadlineOf(ack.Seq, span(ack.ValidFor))
 	first := Never
 	for _, lease := range t.live {
 		if lease.link != link || lease.Phase() == Waiting || (lease.Phase() == Held && !t.Notice(lease, now, fx)) {
@@ -177,32 +170,33 @@ func (t *Table) sweep(now time.Duration, fx *Effects) {
 	t.endsAt = Never
 	elsewhere := false
 	for _, lease := range t.live {
-		if lease.Phase() != Held {
-			if now >= lease.request.givenUp {
+		at := Never
+		switch lease.Phase() {
+		case Waiting:
+			if at = t.givenUpAt(lease.request); now >= at {
 				t.timeOut(lease.request, now, fx)
-			} else {
-				t.endAt(lease.request.givenUp)
+				continue
 			}
-		} else if t.Notice(lease, now, fx) {
-			t.endAt(lease.Deadline())
+		case Held:
+			if !t.Notice(lease, now, fx) {
+				continue
+			}
+			at = lease.Deadline()
 			elsewhere = elsewhere || lease.link != t.Link()
 		}
+		t.endsAt = min(t.endsAt, at)
 	}
 	t.moving = t.moving && elsewhere
 }
 
 func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Duration, fx *Effects) {
-	if moved := t.moves[id]; moved != nil {
-		t.onNotAdopted(link, moved, refusal, now, fx)
-		return
-	}
 	lease := t.live[id]
 	if lease == nil {
 		t.answer(id, answer{refusal: refusal}, now, fx)
 		return
 	}
 	if lease.former == link {
-		lease.former, lease.crossed = nil, false
+		lease.leaveFormer()
 	}
 	if lease.link != link || lease.Phase() == Held {
 		return
@@ -241,7 +235,7 @@ func (t *Table) onGone(lease *Lease, cause, message string, fx *Effects) {
 		return
 	}
 	for _, other := range lease.request.Leases {
-		if other != lease && other.Phase() == Granted && other.link != nil {
+		if other != lease && other.Phase() == Granted {
 			t.sendRelease(other.link, other.id, &giving{lease: other})
 		}
 	}
@@ -258,15 +252,15 @@ func (t *Table) onLost(lease *Lease, lost *pb.LeaseLost, now time.Duration, fx *
 	}
 }
 
-// OnBroken is called when the stream of this link has ended, or must end.
-func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *Effects) {
+// OnBroken is called when the stream of this link has ended, or must end. failure: its status; nil: no error.
+func (t *Table) OnBroken(link *Link, cause, why string, failure *Refusal, now time.Duration, fx *Effects) {
 	all := t.ordered()
 	for _, lease := range all {
 		if lease.to == link {
 			t.unaskMove(lease) // to be asked again
 		}
 		if lease.former == link {
-			lease.former, lease.crossed = nil, false
+			lease.leaveFormer()
 		}
 	}
 	for _, lease := range all {
@@ -281,28 +275,21 @@ func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *E
 			t.lose(lease, CauseLapsed, why, true, fx)
 		}
 	}
+	t.lastFailure = cmp.Or(failure, t.lastFailure)
 	for _, request := range t.waiting() {
-		if request.link == link || (request.link == nil && link == t.Link()) {
+		if request.link() == link || (request.link() == nil && link == t.Link()) {
 			t.strand(request, now)
+		}
+		if request.link() == nil && failure != nil && failure.Permanent() {
+			t.refuse(request, failure, fx)
 		}
 	}
 	gone := answer{refusal: Refuse(Unreachable, why), broken: !link.leaving}
-	link.streaming, link.Opened, link.draining, link.leaving, link.heartbeatDue = false, false, false, false, false
-	link.commands, link.urgent, link.ahead = nil, nil, nil
+	*link = Link{}
 	for id, asked := range t.asked {
 		if asked.link == link {
 			t.answer(id, gone, now, fx)
 		}
 	}
 	t.moveOn(now)
-}
-
-// OnStatus tells why a stream broke.
-func (t *Table) OnStatus(why *Refusal, fx *Effects) {
-	t.lastFailure = why
-	for _, request := range t.waiting() {
-		if why.Permanent() && request.link == nil {
-			t.refuse(request, why, fx)
-		}
-	}
 }

@@ -3,7 +3,7 @@
 package locktable
 
 import (
-	"slices"
+	"cmp"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -24,14 +24,9 @@ func pauseOf(refusal *Refusal) time.Duration {
 func (t *Table) onDraining(link *Link, timeLeft, now time.Duration) {
 	link.draining, link.drainedAt = true, now+timeLeft
 	if t.config.Brokers == 1 || !link.adopts {
-		t.cannotFollow(timeLeft)
+		t.DrainingFor = timeLeft
 	}
 	t.moveOn(now)
-}
-
-func (t *Table) cannotFollow(timeLeft time.Duration) {
-	t.DrainingFor = timeLeft
-	t.wakeAt(0)
 }
 
 // moveOn leaves the present broker, if it drains: the other link becomes the present one. While that still has a stream
@@ -43,9 +38,8 @@ func (t *Table) moveOn(now time.Duration) {
 	}
 	t.Present = 1 - t.Present
 	t.moving = true
-	t.wakeAt(0)
 	for _, request := range t.waiting() {
-		if request.link != old {
+		if request.link() != old {
 			continue
 		}
 		if request.requestID == "" {
@@ -64,38 +58,24 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 	t.movesAt, t.moving = Never, false
 	link := t.Link()
 	ready := link.Opened && !link.leaving && !link.draining
-	type name struct {
-		token          int64
-		namespace, key string
-	}
-	reentrant := map[name]int{}
-	var groups [][]*Lease // the holds of one reentrant lease, or another lease
+	groups := map[name][]*Lease{} // the holds of each reentrant lease
 	for _, lease := range t.ordered() {
 		if lease.Phase() != Held || (lease.link == link && lease.change == nil) {
 			continue
 		}
 		t.moving = t.moving || lease.link != link
-		if !ready || lease.stays || lease.to != nil ||
-			(lease.link != nil && (!lease.link.adopts || lease.link.leaving)) {
-			continue
-		}
-		if !link.adopts {
+		switch {
+		case !ready || lease.stays || lease.to != nil || (lease.link != nil && !lease.link.movable()):
+		case !link.adopts:
 			t.stay(lease, now)
-			continue
+		case lease.Spec.Reentrant:
+			groups[lease.name()] = append(groups[lease.name()], lease)
+		default:
+			t.move(link, lease)
 		}
-		of := name{lease.Token, lease.Spec.Namespace, lease.Spec.Key}
-		if at, known := reentrant[of]; known && lease.Spec.Reentrant {
-			groups[at] = append(groups[at], lease)
-			continue
-		}
-		reentrant[of] = len(groups)
-		groups = append(groups, []*Lease{lease})
 	}
 	for _, holds := range groups {
-		// The adoption must name the mode, which is known when the downgrade is answered.
-		if !slices.ContainsFunc(holds, func(hold *Lease) bool { return hold.downgrading > 0 }) {
-			t.move(holds, link)
-		}
+		t.move(link, holds...)
 	}
 	if ready {
 		t.freeLeftovers(link)
@@ -117,26 +97,26 @@ func adopt(lease *Lease, key string, holds int) *pb.SessionCommand {
 		LeaseId: lease.LeaseID, Lock: spec, RequestId: key, HoldCount: int32(holds)}}}
 }
 
-func (t *Table) move(holds []*Lease, link *Link) {
+// move has the holds of one reentrant lease, or another lease, adopted.
+func (t *Table) move(link *Link, holds ...*Lease) {
 	key := ""
 	for _, hold := range holds {
-		if key == "" {
-			key = hold.moveKey
+		if hold.downgrading > 0 {
+			return // the adoption must name the mode, which is known when the downgrade is answered
 		}
+		key = cmp.Or(key, hold.moveKey)
 	}
-	if key == "" {
-		key = secret()
-	}
+	key = cmp.Or(key, secret())
 	command := adopt(holds[0], key, len(holds))
 	command.Id = t.takeIDs(len(holds))
 	for i, hold := range holds {
 		hold.to, hold.toID, hold.moveKey = link, command.Id+int64(i), key
-		t.moves[hold.toID] = hold
+		t.asked[hold.toID] = question{link: link, moves: hold}
 		if hold.change != nil {
 			hold.change.sent = hold.change.spec
 		}
 	}
-	link.add(command)
+	link.add(command, proto.Size(command))
 }
 
 // freeLeftovers adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in
@@ -146,16 +126,25 @@ func (t *Table) freeLeftovers(link *Link) {
 	t.leftovers = nil
 	for _, back := range left {
 		if !link.adopts {
-			t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Release{Release: &pb.ReleaseLease{
-				LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}}, func(answer, time.Duration, *Effects) {})
+			t.ask(question{link: link}, &pb.SessionCommand{Command: &pb.SessionCommand_Release{
+				Release: &pb.ReleaseLease{LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}})
 			continue
 		}
-		id := t.ask(link, adopt(back.lease, back.key, 1), func(a answer, now time.Duration, fx *Effects) {
-			if a.refusal != nil && !a.broken && !a.refusal.Permanent() && !a.refusal.is("NOT_HOLDER", Unreachable) {
+		again := func(a answer, now time.Duration, _ *Effects) {
+			if a.refusal != nil && !a.refusal.Permanent() && !a.refusal.is("NOT_HOLDER", Unreachable) {
 				t.leaveOver(back, now+pauseOf(a.refusal))
 			}
-		})
-		t.sendRelease(link, id, back)
+		}
+		t.sendRelease(link, t.ask(question{link: link, heard: again}, adopt(back.lease, back.key, 1)), back)
+	}
+}
+
+// moved: an adoption is answered.
+func (t *Table) moved(link *Link, lease *Lease, a answer, now time.Duration, fx *Effects) {
+	if a.grant != nil {
+		t.onAdopted(link, lease, a.grant, now, fx)
+	} else if a.refusal != nil {
+		t.onNotAdopted(link, lease, a.refusal, now, fx)
 	}
 }
 
@@ -174,7 +163,7 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 		t.lose(lease, "TAKEN", "it was adopted under another fencing token", false, fx)
 		return
 	}
-	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, span(grant.ValidFor)))
+	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor))
 	if changed := lease.change; changed != nil && changed.sent != nil {
 		lease.Spec = changed.sent
 		if changed.sent == changed.spec {
@@ -186,13 +175,10 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	if !t.Notice(lease, now, fx) {
 		return
 	}
-	t.endAt(lease.Deadline())
+	t.endsAt = min(t.endsAt, lease.Deadline())
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.sendDowngrades(lease)
-	if lease.Spec.Reentrant {
-		t.sendHeldBack(now, fx)
-	}
-	if link != t.Link() { // that broker drains already
+	if lease.Spec.Reentrant || link != t.Link() { // an acquire waited for its arrival; or that broker drains already
 		t.moveAt(now)
 	}
 }
@@ -231,7 +217,7 @@ func (t *Table) stay(lease *Lease, now time.Duration) {
 	lease.stays, lease.moveKey = true, ""
 	t.sendDowngrades(lease)
 	if lease.link != nil && lease.link.drainedAt != Never {
-		t.cannotFollow(max(lease.link.drainedAt-now, 0))
+		t.DrainingFor = max(lease.link.drainedAt-now, 0)
 		lease.link.drainedAt = Never
 	}
 }
@@ -257,19 +243,19 @@ func (t *Table) sendDowngrades(lease *Lease) {
 	if lease.link == nil || (lease.moveKey != "" && !lease.stays) {
 		return
 	}
-	for _, tell := range lease.downgrades {
+	for _, told := range lease.downgrades {
 		holds := t.holdsOf(lease)
 		for _, hold := range holds {
 			hold.downgrading++
 		}
-		t.ask(lease.link, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
-			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}},
-			func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, tell, a.refusal, now, fx) })
+		heard := func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, told, a.refusal, now, fx) }
+		t.ask(question{link: lease.link, heard: heard}, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
+			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}})
 	}
 	lease.downgrades = nil
 }
 
-func (t *Table) onDowngraded(holds []*Lease, tell func(*Refusal), refusal *Refusal, now time.Duration, fx *Effects) {
+func (t *Table) onDowngraded(holds []*Lease, told func(*Refusal), refusal *Refusal, now time.Duration, fx *Effects) {
 	for _, hold := range holds {
 		hold.downgrading--
 	}
@@ -277,7 +263,7 @@ func (t *Table) onDowngraded(holds []*Lease, tell func(*Refusal), refusal *Refus
 		hold.downgraded = hold.downgraded || refusal == nil
 		hold.modeUnsure = hold.modeUnsure || refusal != nil
 	}
-	*fx = append(*fx, func() { tell(refusal) })
+	tell(told, refusal, fx)
 	if t.moving {
 		t.sendMoves(now, fx)
 	}
@@ -287,7 +273,7 @@ func (t *Table) onDowngraded(holds []*Lease, tell func(*Refusal), refusal *Refus
 func (t *Table) leave(link *Link) {
 	link.sayGoodbye()
 	for _, request := range t.waiting() {
-		if request.link == link {
+		if request.link() == link {
 			request.unsend()
 		}
 	}
@@ -299,7 +285,7 @@ func (t *Table) leaveWhenEmpty(link *Link) {
 		return
 	}
 	for _, lease := range t.live {
-		if lease.link == link || lease.former == link || lease.to == link {
+		if lease.link == link || lease.former == link {
 			return
 		}
 	}
@@ -317,7 +303,7 @@ func (t *Table) grantByFormer(link *Link, id int64, lease *Lease) {
 	if lease != nil && lease.former == link {
 		lease.crossed = true
 	} else if !link.leaving {
-		link.addOf(release(t.takeIDs(1), id, false), smallBytes)
+		link.add(release(t.takeIDs(1), id, false), smallBytes)
 	}
 }
 
@@ -330,6 +316,6 @@ func (t *Table) hasArrived(lease *Lease) {
 		if part.crossed {
 			t.grantByFormer(part.former, part.id, nil)
 		}
-		part.former, part.crossed = nil, false
+		part.leaveFormer()
 	}
 }

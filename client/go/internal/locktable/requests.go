@@ -9,6 +9,7 @@ import (
 
 	pb "distlock.dev/client/go/distlockv1"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // Wait is how long a request may wait: Forever, OneTry, or a duration.
@@ -32,10 +33,13 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 	if request.Leases = made.listed[:0]; len(specs) > 1 {
 		leases = make([]Lease, len(specs))
 	}
-	request.answer, request.onQueued, request.asked, request.waitUntil = answer, onQueued, now, Never
-	request.oneTry, request.stranded, request.bytes = wait <= OneTry, Never, 64
+	request.answer, request.onQueued, request.asked = answer, onQueued, now
+	request.waitUntil, request.stranded, request.bytes = Never, Never, 64
 	first := t.takeIDs(len(specs))
 	for i, spec := range specs {
+		if wait <= OneTry {
+			spec.MaxWait = &durationpb.Duration{}
+		}
 		lease := &leases[i]
 		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
 		request.Leases = append(request.Leases, lease)
@@ -45,12 +49,11 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 		t.refuse(request, Refuse(ClientClosed, "the client was closed"), fx)
 		return request
 	}
+	if wait > OneTry {
+		request.requestID = t.prefix + strconv.FormatInt(first, 10)
+	}
 	if wait > OneTry && wait != Forever {
 		request.waitUntil = now + min(wait, longestSpan)
-	}
-	if !request.oneTry {
-		var buffer [64]byte
-		request.requestID = string(strconv.AppendInt(append(buffer[:0], t.prefix...), first, 10))
 	}
 	for _, lease := range request.Leases {
 		t.live[lease.id] = lease
@@ -73,16 +76,14 @@ func (t *Table) Cancel(request *Request, fx *Effects) {
 	}
 }
 
-// Release gives a lease back. It ends for the program at once; tell hears the broker's answer, and may be nil.
-func (t *Table) Release(lease *Lease, tell func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
+// Release gives a lease back. It ends for the program at once; told hears the broker's answer, and may be nil.
+func (t *Table) Release(lease *Lease, told func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
 	if lease.Phase() != Held {
-		if tell != nil {
-			*fx = append(*fx, func() { tell(alreadyGone) })
-		}
+		tell(told, alreadyGone, fx)
 		return
 	}
 	late := now >= lease.Deadline()
-	t.giveBack(lease, late, false, tell, fx)
+	t.giveBack(lease, late, false, told, fx)
 	if late {
 		t.end(lease, CauseLapsed, "released after its deadline", fx)
 	} else {
@@ -91,27 +92,27 @@ func (t *Table) Release(lease *Lease, tell func(pb.ReleaseOutcome), now time.Dur
 }
 
 // Downgrade makes an exclusive lease shared.
-func (t *Table) Downgrade(lease *Lease, tell func(*Refusal), fx *Effects) {
-	if isKept(lease, "", tell, fx) {
-		lease.downgrades = append(lease.downgrades, tell)
+func (t *Table) Downgrade(lease *Lease, told func(*Refusal), fx *Effects) {
+	if isKept(lease, "", told, fx) {
+		lease.downgrades = append(lease.downgrades, told)
 		t.sendDowngrades(lease)
 	}
 }
 
 // isKept refuses what cannot be done with a lease, because it has ended or as unable says.
-func isKept(lease *Lease, unable string, tell func(*Refusal), fx *Effects) bool {
-	problem := Refuse("NOT_SUPPORTED", unable)
+func isKept(lease *Lease, unable string, told func(*Refusal), fx *Effects) bool {
 	if lease.Phase() != Held || (lease.link != nil && lease.link.leaving) {
-		problem = hasEnded()
-	} else if unable == "" {
-		return true
+		tell(told, hasEnded(), fx)
+		return false
 	}
-	*fx = append(*fx, func() { tell(problem) })
-	return false
+	if unable != "" {
+		tell(told, Refuse("NOT_SUPPORTED", unable), fx)
+	}
+	return unable == ""
 }
 
 // Proclaim changes what others see of a held lease: its session adopts it anew.
-func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Refusal), now time.Duration,
+func (t *Table) Proclaim(lease *Lease, metadata map[string]string, told func(*Refusal), now time.Duration,
 	fx *Effects) {
 	unable := ""
 	if lease.Spec.Reentrant {
@@ -119,7 +120,7 @@ func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Re
 	} else if lease.stays || (lease.link != nil && !lease.link.adopts) {
 		unable = "the broker is too old to change what is shown of a lock"
 	}
-	if !isKept(lease, unable, tell, fx) {
+	if !isKept(lease, unable, told, fx) {
 		return
 	}
 	if lease.change == nil {
@@ -128,7 +129,7 @@ func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Re
 	spec := proto.Clone(lease.Spec).(*pb.LockSpec)
 	proto.Merge(spec, &pb.LockSpec{Metadata: metadata})
 	lease.change.spec = spec
-	lease.change.told = append(lease.change.told, tell)
+	lease.change.told = append(lease.change.told, told)
 	t.moveAt(now)
 }
 
@@ -156,17 +157,14 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 	link := t.Link()
 	link.start(now, t.config.ConnectTimeout)
-	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{
-		Open: &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}}})
+	opening := &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}
+	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{Open: opening}},
+		proto.Size(opening)+smallBytes)
 	t.sessions++
-	t.wakeAt(link.session.deadline)
 	for _, lease := range t.live {
 		lease.stays = false
 	}
 	t.sendHeldBack(now, fx)
-	if t.closed {
-		t.leave(link)
-	}
 }
 
 // Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
@@ -174,13 +172,8 @@ func (t *Table) Authenticate(link *Link, authorization string) {
 	if link.Authenticates && link.usable() {
 		link.proof, link.ProofRefused = t.takeIDs(1), false
 		link.add(&pb.SessionCommand{Id: link.proof, Command: &pb.SessionCommand_Authenticate{
-			Authenticate: &pb.Authenticate{Authorization: authorization}}})
+			Authenticate: &pb.Authenticate{Authorization: authorization}}}, len(authorization)+smallBytes)
 	}
-}
-
-// Lapsed tells whether the broker has not been heard for too long: the stream must be ended.
-func (t *Table) Lapsed(link *Link, now time.Duration) bool {
-	return link.streaming && link.session.lapsed(now)
 }
 
 // Pack makes the next message for this link's stream, or returns nil.
@@ -203,44 +196,31 @@ func (t *Table) Tick(now time.Duration, fx *Effects) {
 	if now >= t.movesAt {
 		t.sendMoves(now, fx)
 	}
-	t.Wake = min(t.endsAt, t.movesAt)
 	for _, link := range t.Links {
-		if !link.streaming {
-			continue
-		}
-		t.wakeAt(link.session.deadline)
-		if link.Opened && !link.leaving {
-			if now >= link.heartbeatAt {
-				link.heartbeatDue, link.heartbeatAt = true, now+link.interval
-			}
-			t.wakeAt(link.heartbeatAt)
+		if link.Opened && !link.leaving && now >= link.heartbeatAt {
+			link.heartbeatDue, link.heartbeatAt = true, now+link.interval
 		}
 	}
 }
 
-// schedule sets when a waiting request is given up.
-func (t *Table) schedule(request *Request) {
-	at := request.waitUntil
-	if request.stranded != Never {
-		at = min(at, request.stranded+t.patience(request))
-	} else if at != Never {
-		at += answerGrace
-	}
-	request.givenUp = at
-	t.endAt(at)
-}
+// schedule sees that a waiting request is given up in time.
+func (t *Table) schedule(request *Request) { t.endsAt = min(t.endsAt, t.givenUpAt(request)) }
 
-// patience is for how long a broker is looked for.
-func (t *Table) patience(request *Request) time.Duration {
+// givenUpAt is when a request has waited for too long: for its answer, or for a broker to be found.
+func (t *Table) givenUpAt(request *Request) time.Duration {
 	switch {
+	case request.stranded == Never && request.waitUntil == Never:
+		return Never
+	case request.stranded == Never:
+		return request.waitUntil + answerGrace
 	case t.config.UnreachableAfter > 0:
-		return t.config.UnreachableAfter
-	case request.oneTry:
-		return time.Second
-	case request.waitUntil == Never:
-		return 10 * time.Second
+		return min(request.waitUntil, request.stranded+t.config.UnreachableAfter)
+	case request.waitUntil != Never:
+		return request.waitUntil
+	case request.requestID == "":
+		return request.stranded + time.Second
 	}
-	return request.waitUntil - request.stranded
+	return request.stranded + 10*time.Second
 }
 
 func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
@@ -260,5 +240,7 @@ func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
 			"DISTLOCK_SERVER", t.config.Address, (now - since).Milliseconds(), message)
 	}
 	t.withdraw(request)
-	t.refuse(request, Refuse(reason, message).waited(now-since), fx)
+	refusal := Refuse(reason, message)
+	refusal.Wire.Waited = durationpb.New(now - since)
+	t.refuse(request, refusal, fx)
 }

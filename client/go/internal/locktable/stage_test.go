@@ -244,8 +244,10 @@ func (s *stage) drain() {
 		TimeLeft: durationpb.New(30 * second)}}})
 }
 
-func (s *stage) breaks(link *Link) {
-	s.do(func(fx *Effects) { s.table.OnBroken(link, CauseDisconnected, "the stream ended", s.now, fx) })
+func (s *stage) breaks(link *Link) { s.fails(link, nil) }
+
+func (s *stage) fails(link *Link, status *Refusal) {
+	s.do(func(fx *Effects) { s.table.OnBroken(link, CauseDisconnected, "the stream ended", status, s.now, fx) })
 }
 
 func (s *stage) notice(h *hold) (held bool) {

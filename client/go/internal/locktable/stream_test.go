@@ -276,8 +276,7 @@ func TestAStatusThatCannotChangeRefusesAllThatWaits(t *testing.T) {
 	s := opened(t)
 	h := s.acquire("k", Forever)
 	s.sent()
-	s.breaks(s.table.Link())
-	s.do(func(fx *Effects) { s.table.OnStatus(Refuse("INVALID_ARGUMENT", "no"), fx) })
+	s.fails(s.table.Link(), Refuse("INVALID_ARGUMENT", "no"))
 	s.check(h.refused() == "INVALID_ARGUMENT", "it is refused")
 }
 

@@ -10,9 +10,11 @@
 package locktable
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,13 +42,11 @@ type Config struct {
 type Table struct {
 	Links       [2]*Link
 	Present     int           // index of the link for new acquires
-	Wake        time.Duration // when Tick must be called
 	DrainingFor time.Duration // the broker goes down then, and not all can follow; Never: that need not be told
 
 	config      Config
 	live        map[int64]*Lease   // by id, in any phase but Ended
-	moves       map[int64]*Lease   // by the id of an adoption that is not answered
-	asked       map[int64]question // the other commands that are not, but acquires
+	asked       map[int64]question // the commands that are not answered, but acquires
 	leftovers   []*giving          // that no session could take back
 	nextID      int64
 	prefix      string // of the request_ids of this table
@@ -61,9 +61,8 @@ type Table struct {
 // New makes an empty table.
 func New(config Config) *Table {
 	return &Table{
-		config: config, Links: [2]*Link{newLink(), newLink()}, live: map[int64]*Lease{}, moves: map[int64]*Lease{},
-		asked: map[int64]question{}, nextID: 1, prefix: secret(), Wake: Never, endsAt: Never, movesAt: Never,
-		DrainingFor: Never}
+		config: config, Links: [2]*Link{{}, {}}, live: map[int64]*Lease{}, asked: map[int64]question{}, nextID: 1,
+		prefix: secret(), endsAt: Never, movesAt: Never, DrainingFor: Never}
 }
 
 func secret() string {
@@ -90,23 +89,31 @@ func (t *Table) takeIDs(count int) int64 {
 	return first
 }
 
-func (t *Table) wakeAt(at time.Duration) { t.Wake = min(t.Wake, at) }
-
-func (t *Table) endAt(at time.Duration) {
-	t.endsAt = min(t.endsAt, at)
-	t.wakeAt(at)
+// Wake is when Tick must be called.
+func (t *Table) Wake() time.Duration {
+	wake := min(t.endsAt, t.movesAt)
+	if t.DrainingFor != Never {
+		wake = 0
+	}
+	for _, link := range t.Links {
+		if link.streaming {
+			wake = min(wake, link.session.deadline)
+		}
+		if link.Opened && !link.leaving {
+			wake = min(wake, link.heartbeatAt)
+		}
+	}
+	return wake
 }
 
-func (t *Table) moveAt(at time.Duration) {
-	t.movesAt = min(t.movesAt, at)
-	t.wakeAt(at)
-}
+// moveAt has sendMoves called then.
+func (t *Table) moveAt(at time.Duration) { t.movesAt = min(t.movesAt, at) }
 
-// ask sends a command; heard gets its answer, or that the stream broke before.
-func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, time.Duration, *Effects)) int64 {
+// ask sends a command whose answer somebody hears, or that the stream broke before; its id.
+func (t *Table) ask(asked question, command *pb.SessionCommand) int64 {
 	command.Id = t.takeIDs(1)
-	t.asked[command.Id] = question{link: link, heard: heard}
-	link.add(command)
+	t.asked[command.Id] = asked
+	asked.link.add(command, proto.Size(command))
 	return command.Id
 }
 
@@ -114,9 +121,12 @@ func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, t
 func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
 	asked, found := t.asked[id]
 	delete(t.asked, id)
-	if asked.back != nil {
+	switch {
+	case asked.back != nil:
 		t.returned(asked.back, answer, fx)
-	} else if found {
+	case asked.moves != nil:
+		t.moved(asked.link, asked.moves, answer, now, fx)
+	case asked.heard != nil:
 		asked.heard(answer, now, fx)
 	}
 	return found
@@ -124,23 +134,17 @@ func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) 
 
 // ordered lists the living leases in the order of their ids.
 func (t *Table) ordered() []*Lease {
-	leases := make([]*Lease, 0, len(t.live))
-	for _, lease := range t.live {
-		leases = append(leases, lease)
-	}
-	slices.SortFunc(leases, func(a, b *Lease) int { return int(a.id - b.id) })
-	return leases
+	return slices.SortedFunc(maps.Values(t.live), func(a, b *Lease) int { return int(a.id - b.id) })
 }
 
 // waiting lists the requests that are not answered, in their order.
 func (t *Table) waiting() []*Request {
 	var requests []*Request
-	for _, lease := range t.live {
+	for _, lease := range t.ordered() {
 		if lease.Phase() <= Granted && lease.request.Leases[0] == lease {
 			requests = append(requests, lease.request)
 		}
 	}
-	slices.SortFunc(requests, func(a, b *Request) int { return int(a.first() - b.first()) })
 	return requests
 }
 
@@ -150,24 +154,18 @@ func (t *Table) strand(request *Request, now time.Duration) {
 	t.schedule(request)
 }
 
-func (t *Table) tellAnswer(request *Request, refusal *Refusal, fx *Effects) {
-	if tell := request.answer; tell != nil {
-		request.answer = nil
-		*fx = append(*fx, func() { tell(refusal) })
-	}
-}
-
 func (t *Table) refuse(request *Request, refusal *Refusal, fx *Effects) {
 	for _, lease := range request.Leases {
 		delete(t.live, lease.id)
 		lease.setPhase(Ended)
 	}
-	t.tellAnswer(request, refusal, fx)
+	tell(request.answer, refusal, fx)
+	request.answer = nil
 }
 
 // withdraw tells the broker that this request is given up. Grants that are on their way go back by themselves.
 func (t *Table) withdraw(request *Request) {
-	link := request.link
+	link := request.link()
 	if link == nil || !link.usable() || link.drop(request.first()) { // dropped: the broker has not heard of it
 		return
 	}
@@ -201,21 +199,18 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	}{}
 	made.acquire.Locks, made.acquire.RequestId = made.lock[:0], request.requestID
 	for _, lease := range request.Leases {
-		if request.sent { // gRPC may still read the message that went before
-			lease.Spec = proto.Clone(lease.Spec).(*pb.LockSpec)
-		}
-		if request.oneTry {
-			lease.Spec.MaxWait = &durationpb.Duration{}
-		} else if request.waitUntil != Never {
+		if request.waitUntil != Never {
+			if lease.Spec.MaxWait != nil { // gRPC may still read the message that went before
+				lease.Spec = proto.Clone(lease.Spec).(*pb.LockSpec)
+			}
 			lease.Spec.MaxWait = durationpb.New(max(request.waitUntil-now, leastWait))
 		}
 		made.acquire.Locks = append(made.acquire.Locks, lease.Spec)
 		lease.link = link
 	}
-	request.sent, request.link = true, link
 	made.kind.Acquire = &made.acquire
 	made.command.Id, made.command.Command = request.first(), &made.kind
-	link.addOf(&made.command, request.bytes+timeBytes*len(request.Leases))
+	link.add(&made.command, request.bytes+timeBytes*len(request.Leases))
 }
 
 // heldElsewhere tells whether the same owner holds the lock through another session: it would wait for itself here.
@@ -237,7 +232,7 @@ func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
 		return
 	}
 	for _, request := range t.waiting() {
-		if request.link == nil {
+		if request.link() == nil {
 			t.send(request, now, fx)
 		}
 	}
@@ -261,7 +256,7 @@ func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 	back.missing++
 	id := t.takeIDs(1)
 	t.asked[id] = question{link: link, back: back}
-	link.addOf(release(id, acquireID, back.lapsed), smallBytes)
+	link.add(release(id, acquireID, back.lapsed), smallBytes)
 }
 
 func (t *Table) returned(back *giving, a answer, fx *Effects) {
@@ -273,13 +268,23 @@ func (t *Table) returned(back *giving, a answer, fx *Effects) {
 	if back.missing > 0 {
 		return
 	}
-	if tell, outcome := back.tell, back.outcome; tell != nil {
-		back.tell = nil
-		*fx = append(*fx, func() { tell(outcome) })
-	}
+	tell(back.tell, back.outcome, fx)
 	if back.broken && back.outcome == unknown {
 		t.leaveOver(back, 0)
 	}
+}
+
+// release has one allocation for all.
+func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {
+	made := &struct {
+		command pb.SessionCommand
+		kind    pb.SessionCommand_Release
+		release pb.ReleaseLease
+	}{}
+	made.release.AcquireId, made.release.Lapsed = acquireID, lapsed
+	made.kind.Release = &made.release
+	made.command.Id, made.command.Command = id, &made.kind
+	return &made.command
 }
 
 // leaveOver is for the next session, which adopts the lease and releases it then.
@@ -288,18 +293,14 @@ func (t *Table) leaveOver(back *giving, at time.Duration) {
 	if t.closed || back.lease.LeaseID == "" || slices.ContainsFunc(t.holdsOf(back.lease), others) {
 		return
 	}
-	if back.key == "" {
-		back.key = secret()
-	}
-	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed, key: back.key,
-		outcome: alreadyGone})
+	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed,
+		key: cmp.Or(back.key, secret()), outcome: alreadyGone})
 	t.moveAt(at)
 }
 
 // giveBack releases the lease at every session that may have it. Does not end it. gone: its own has it no more.
 func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOutcome), fx *Effects) {
-	back := &giving{lease: lease, lapsed: lapsed, tell: tell, key: lease.moveKey,
-		outcome: alreadyGone}
+	back := &giving{lease: lease, lapsed: lapsed, tell: tell, key: lease.moveKey, outcome: alreadyGone}
 	if lease.link != nil && !gone {
 		t.sendRelease(lease.link, lease.id, back)
 	}
@@ -315,7 +316,7 @@ func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOu
 
 // unaskMove: its adoption is answered, or will not be.
 func (t *Table) unaskMove(lease *Lease) {
-	delete(t.moves, lease.toID)
+	delete(t.asked, lease.toID)
 	lease.to = nil
 }
 
@@ -324,8 +325,8 @@ func (t *Table) end(lease *Lease, cause, message string, fx *Effects) {
 	delete(t.live, lease.id)
 	lease.Cause, lease.Message = cause, message
 	lease.setPhase(Ended) // after the cause, for those who read without the mutex
-	for _, tell := range lease.downgrades {
-		*fx = append(*fx, func() { tell(hasEnded()) })
+	for _, told := range lease.downgrades {
+		tell(told, hasEnded(), fx)
 	}
 	lease.downgrades = nil
 	t.tellChange(lease, hasEnded(), fx)
@@ -337,15 +338,13 @@ func (t *Table) end(lease *Lease, cause, message string, fx *Effects) {
 	}
 }
 
-func hasEnded() *Refusal { return Refuse("NOT_HOLDER", "the lock has ended") }
-
 // tellChange: what others are to see of the lease is shown now, or will not be.
 func (t *Table) tellChange(lease *Lease, refusal *Refusal, fx *Effects) {
 	if lease.change == nil {
 		return
 	}
-	for _, tell := range lease.change.told {
-		*fx = append(*fx, func() { tell(refusal) })
+	for _, told := range lease.change.told {
+		tell(told, refusal, fx)
 	}
 	lease.change = nil
 }
