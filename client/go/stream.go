@@ -99,7 +99,7 @@ func (s *stream) next() (message *pb.SessionRequest, isLast bool) {
 	if s.over {
 		return nil, true
 	}
-	message = c.table.Pack(s.link, clock.Now())
+	message = s.link.Pack(clock.Now())
 	if s.link.Authenticates && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
 		go s.showAnew()
 	}

@@ -78,9 +78,17 @@ func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration
 	}
 }
 
+// onQueued: the present broker has the request, and so its place. The former session matters no more.
 func (t *Table) onQueued(lease *Lease, queued *pb.AcquireQueued, fx *Effects) {
 	request := lease.request
-	t.hasArrived(lease)
+	for _, part := range request.Leases {
+		if part.crossed && part == lease {
+			t.giveUp(part.former, part.id)
+		}
+		if !part.crossed || part == lease {
+			part.leaveFormer()
+		}
+	}
 	request.stranded, request.turnedAway = Never, false
 	t.schedule(request)
 	tell(request.onQueued, queued, fx)
@@ -89,9 +97,13 @@ func (t *Table) onQueued(lease *Lease, queued *pb.AcquireQueued, fx *Effects) {
 
 func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Duration, fx *Effects) {
 	lease := t.live[id]
+	if lease != nil && lease.former == link { // it has gone to the next broker, which must have its place first
+		lease.crossed = true
+		return
+	}
 	if lease == nil || lease.link != link {
 		if !t.answer(id, answer{grant: grant}, now, fx) && link != t.Link() {
-			t.grantByFormer(link, id, lease)
+			t.giveUp(link, id)
 		}
 		return // else: an id that was given up
 	}
@@ -220,8 +232,7 @@ func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now tim
 		t.leave(link)
 		return true
 	}
-	link.draining = true
-	t.moveOn(now)
+	t.drains(link, now)
 	if link != t.Link() && t.Link().streaming {
 		t.send(request, now, fx)
 	}
@@ -231,7 +242,7 @@ func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now tim
 // onGone: its session does not have the lease any more.
 func (t *Table) onGone(lease *Lease, cause, message string, fx *Effects) {
 	if lease.Phase() == Held {
-		t.lose(lease, cause, message, true, fx)
+		t.end(lease, cause, message, true, nil, fx)
 		return
 	}
 	for _, other := range lease.request.Leases {
@@ -254,25 +265,20 @@ func (t *Table) onLost(lease *Lease, lost *pb.LeaseLost, now time.Duration, fx *
 
 // OnBroken is called when the stream of this link has ended, or must end. failure: its status; nil: no error.
 func (t *Table) OnBroken(link *Link, cause, why string, failure *Refusal, now time.Duration, fx *Effects) {
-	all := t.ordered()
-	for _, lease := range all {
+	for _, lease := range t.ordered() {
 		if lease.to == link {
 			t.unaskMove(lease) // to be asked again
 		}
 		if lease.former == link {
 			lease.leaveFormer()
 		}
-	}
-	for _, lease := range all {
 		if lease.link != link || lease.Phase() != Held {
 			continue
 		}
 		if t.survives(lease, now) {
 			t.orphan(lease, why)
-		} else if now < lease.Deadline() {
-			t.lose(lease, cause, why, true, fx)
 		} else {
-			t.lose(lease, CauseLapsed, why, true, fx)
+			t.end(lease, lease.causeNow(cause, now), why, true, nil, fx)
 		}
 	}
 	t.lastFailure = cmp.Or(failure, t.lastFailure)

@@ -156,6 +156,14 @@ func (l *Lease) Deadline() time.Duration { return time.Duration(l.deadline.Load(
 // leaveFormer: the session that it has left matters no more.
 func (l *Lease) leaveFormer() { l.former, l.crossed = nil, false }
 
+// causeNow is why it ends now, unless its deadline has passed before.
+func (l *Lease) causeNow(cause string, now time.Duration) string {
+	if now >= l.Deadline() {
+		return CauseLapsed
+	}
+	return cause
+}
+
 func (l *Lease) setPhase(phase Phase) { l.phase.Store(int32(phase)) }
 
 func (l *Lease) setDeadline(at time.Duration) { l.deadline.Store(int64(at)) }
@@ -201,7 +209,7 @@ type question struct {
 type giving struct {
 	lease   *Lease
 	lapsed  bool
-	tell    func(pb.ReleaseOutcome) // when all have answered; may be nil
+	told    func(pb.ReleaseOutcome) // the outcome, when all have answered; may be nil
 	key     string
 	missing int
 	broken  bool

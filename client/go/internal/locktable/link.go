@@ -109,13 +109,6 @@ type Link struct {
 	drainedAt     time.Duration
 }
 
-// start is that of a stream. grace: how long the broker has to answer OpenSession.
-func (l *Link) start(now, grace time.Duration) {
-	*l = Link{streaming: true, mostAhead: mostAhead, maxBytes: messageBytes, heartbeatAt: Never, drainedAt: Never,
-		session: belief{lastAcked: -1, deadline: now + grace}}
-	l.session.sentAt[0] = now
-}
-
 // Acked tells whether the broker has answered a heartbeat.
 func (l *Link) Acked() bool { return l.session.lastAcked > 0 }
 
@@ -138,11 +131,6 @@ func (l *Link) add(command *pb.SessionCommand, most int) {
 	}
 }
 
-func (l *Link) cancel(acquireID int64) {
-	l.urgent = append(l.urgent, outgoing{&pb.SessionCommand{Command: &pb.SessionCommand_Cancel{
-		Cancel: &pb.CancelAcquire{AcquireId: acquireID}}}, smallBytes})
-}
-
 // drop takes a command back that has not been sent. False: it has.
 func (l *Link) drop(id int64) bool {
 	before := len(l.commands)
@@ -150,8 +138,8 @@ func (l *Link) drop(id int64) bool {
 	return len(l.commands) < before
 }
 
-// sayGoodbye behind what may be sent now: with the session the broker frees what it has not heard of.
-func (l *Link) sayGoodbye() {
+// leave says goodbye behind what may be sent now: with the session the broker frees what it has not heard of.
+func (l *Link) leave() {
 	l.commands = l.commands[:l.room()]
 	l.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)
 	l.leaving, l.heartbeatDue = true, false
@@ -185,8 +173,8 @@ func (l *Link) note(command *pb.SessionCommand) {
 	}
 }
 
-// pack makes the next message, or returns nil. A heartbeat's time is taken here, before the message goes to gRPC.
-func (l *Link) pack(now time.Duration) *pb.SessionRequest {
+// Pack makes the next message, or returns nil. A heartbeat's time is taken here, before the message goes to gRPC.
+func (l *Link) Pack(now time.Duration) *pb.SessionRequest {
 	if !l.ready() {
 		return nil
 	}

@@ -22,10 +22,16 @@ func pauseOf(refusal *Refusal) time.Duration {
 }
 
 func (t *Table) onDraining(link *Link, timeLeft, now time.Duration) {
-	link.draining, link.drainedAt = true, now+timeLeft
+	link.drainedAt = now + timeLeft
 	if t.config.Brokers == 1 || !link.adopts {
 		t.DrainingFor = timeLeft
 	}
+	t.drains(link, now)
+}
+
+// drains: this link's broker takes nothing new any more.
+func (t *Table) drains(link *Link, now time.Duration) {
+	link.draining = true
 	t.moveOn(now)
 }
 
@@ -139,15 +145,6 @@ func (t *Table) freeLeftovers(link *Link) {
 	}
 }
 
-// moved: an adoption is answered.
-func (t *Table) moved(link *Link, lease *Lease, a answer, now time.Duration, fx *Effects) {
-	if a.grant != nil {
-		t.onAdopted(link, lease, a.grant, now, fx)
-	} else if a.refusal != nil {
-		t.onNotAdopted(link, lease, a.refusal, now, fx)
-	}
-}
-
 // onAdopted: from now on only this session's promises count, also when they are shorter.
 func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Duration, fx *Effects) {
 	if !t.Notice(lease, now, fx) {
@@ -160,7 +157,7 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	lease.link, lease.moveKey, lease.risk = link, "", ""
 	lease.LeaseID, lease.HolderID = grant.LeaseId, grant.HolderId
 	if grant.FencingToken != lease.Token {
-		t.lose(lease, "TAKEN", "it was adopted under another fencing token", false, fx)
+		t.end(lease, "TAKEN", "it was adopted under another fencing token", false, nil, fx)
 		return
 	}
 	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor))
@@ -192,7 +189,7 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 		t.unaskMove(hold)
 		switch {
 		case refusal.is("NOT_HOLDER"):
-			t.lose(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, true, fx)
+			t.end(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, true, nil, fx)
 		case refusal.is("NOT_SUPPORTED") && hold.modeUnsure:
 			hold.modeUnsure, hold.downgraded = false, !hold.downgraded
 			t.moveAt(now)
@@ -207,8 +204,7 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 		}
 	}
 	if refusal.is("DRAINING") {
-		link.draining = true
-		t.moveOn(now)
+		t.drains(link, now)
 	}
 }
 
@@ -271,7 +267,7 @@ func (t *Table) onDowngraded(holds []*Lease, told func(*Refusal), refusal *Refus
 
 // leave says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream.
 func (t *Table) leave(link *Link) {
-	link.sayGoodbye()
+	link.leave()
 	for _, request := range t.waiting() {
 		if request.link() == link {
 			request.unsend()
@@ -297,25 +293,5 @@ func (t *Table) leaveWhenEmpty(link *Link) {
 	t.leave(link)
 }
 
-// grantByFormer: a former session has granted what has gone to another one. That is never believed in. It is given back
-// when the next broker has the place.
-func (t *Table) grantByFormer(link *Link, id int64, lease *Lease) {
-	if lease != nil && lease.former == link {
-		lease.crossed = true
-	} else if !link.leaving {
-		link.add(release(t.takeIDs(1), id, false), smallBytes)
-	}
-}
-
-// hasArrived: the present broker has the request, and so its place. The former session matters no more.
-func (t *Table) hasArrived(lease *Lease) {
-	for _, part := range lease.request.Leases {
-		if part.former == nil || (part.crossed && part != lease) {
-			continue
-		}
-		if part.crossed {
-			t.grantByFormer(part.former, part.id, nil)
-		}
-		part.leaveFormer()
-	}
-}
+// giveUp has a former session free what it has granted, but what has gone to another one: that is never believed in.
+func (t *Table) giveUp(link *Link, id int64) { link.add(release(t.takeIDs(1), id, false), smallBytes) }

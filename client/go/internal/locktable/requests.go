@@ -82,13 +82,7 @@ func (t *Table) Release(lease *Lease, told func(pb.ReleaseOutcome), now time.Dur
 		tell(told, alreadyGone, fx)
 		return
 	}
-	late := now >= lease.Deadline()
-	t.giveBack(lease, late, false, told, fx)
-	if late {
-		t.end(lease, CauseLapsed, "released after its deadline", fx)
-	} else {
-		t.end(lease, CauseGivenBack, "", fx)
-	}
+	t.end(lease, lease.causeNow(CauseGivenBack, now), "released after its deadline", false, told, fx)
 }
 
 // Downgrade makes an exclusive lease shared.
@@ -140,11 +134,7 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 		t.refuse(request, Refuse(ClientClosed, "the client was closed while this waited"), fx)
 	}
 	for _, lease := range t.ordered() {
-		cause := CauseClientClosed
-		if now >= lease.Deadline() {
-			cause = CauseLapsed
-		}
-		t.end(lease, cause, "the client was closed", fx)
+		t.end(lease, lease.causeNow(CauseClientClosed, now), "the client was closed", true, nil, fx)
 	}
 	for _, link := range t.Links {
 		if link.usable() {
@@ -156,7 +146,9 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 // Start gives the present link a new stream. claim is of this process, for a broker that can see its end; nil: none.
 func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 	link := t.Link()
-	link.start(now, t.config.ConnectTimeout)
+	*link = Link{streaming: true, mostAhead: mostAhead, maxBytes: messageBytes, heartbeatAt: Never, drainedAt: Never,
+		session: belief{lastAcked: -1, deadline: now + t.config.ConnectTimeout}}
+	link.session.sentAt[0] = now
 	opening := &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}
 	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{Open: opening}},
 		proto.Size(opening)+smallBytes)
@@ -176,13 +168,7 @@ func (t *Table) Authenticate(link *Link, authorization string) {
 	}
 }
 
-// Pack makes the next message for this link's stream, or returns nil.
-func (t *Table) Pack(link *Link, now time.Duration) *pb.SessionRequest {
-	t.leaveWhenEmpty(link)
-	return link.pack(now)
-}
-
-// Ready tells whether Pack would have something.
+// Ready tells whether the link has something to Pack.
 func (t *Table) Ready(link *Link) bool {
 	t.leaveWhenEmpty(link)
 	return link.ready()

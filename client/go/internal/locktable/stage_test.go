@@ -125,7 +125,8 @@ func (s *stage) live(d time.Duration, answer bool, limits ...*pb.LeaseLimit) {
 }
 
 func (s *stage) sentBy(link *Link) []*pb.SessionCommand {
-	return s.table.Pack(link, s.now).GetCommands()
+	s.table.Ready(link)
+	return link.Pack(s.now).GetCommands()
 }
 
 func (s *stage) sent() []*pb.SessionCommand { return s.sentBy(s.table.Link()) }

@@ -182,7 +182,7 @@ func TestMessagesStayBelowTheLimit(t *testing.T) {
 		s.acquire(fmt.Sprint(strings.Repeat("k", 100), i), Forever)
 	}
 	messages, commands := 0, 0
-	for message := s.table.Pack(s.table.Link(), s.now); message != nil; message = s.table.Pack(s.table.Link(), s.now) {
+	for message := s.table.Link().Pack(s.now); message != nil; message = s.table.Link().Pack(s.now) {
 		s.check(proto.Size(message) <= 2000, "%d bytes", proto.Size(message))
 		messages++
 		commands += len(message.Commands)

@@ -124,8 +124,10 @@ func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) 
 	switch {
 	case asked.back != nil:
 		t.returned(asked.back, answer, fx)
-	case asked.moves != nil:
-		t.moved(asked.link, asked.moves, answer, now, fx)
+	case asked.moves != nil && answer.grant != nil:
+		t.onAdopted(asked.link, asked.moves, answer.grant, now, fx)
+	case asked.moves != nil && answer.refusal != nil:
+		t.onNotAdopted(asked.link, asked.moves, answer.refusal, now, fx)
 	case asked.heard != nil:
 		asked.heard(answer, now, fx)
 	}
@@ -173,7 +175,8 @@ func (t *Table) withdraw(request *Request) {
 		if lease.Phase() == Granted {
 			t.sendRelease(link, lease.id, &giving{lease: lease})
 		} else {
-			link.cancel(lease.id)
+			cancel := &pb.SessionCommand_Cancel{Cancel: &pb.CancelAcquire{AcquireId: lease.id}}
+			link.urgent = append(link.urgent, outgoing{&pb.SessionCommand{Command: cancel}, smallBytes})
 		}
 	}
 }
@@ -219,8 +222,8 @@ func (t *Table) heldElsewhere(asked *pb.LockSpec) bool {
 		return false
 	}
 	for _, held := range t.live {
-		if held.Phase() == Held && held.link != t.Link() && held.Spec.Reentrant && held.Spec.Key == asked.Key &&
-			held.Spec.Owner == asked.Owner && held.Spec.Namespace == asked.Namespace {
+		if spec := held.Spec; held.Phase() == Held && held.link != t.Link() && spec.Reentrant && spec.Key == asked.Key &&
+			spec.Owner == asked.Owner && spec.Namespace == asked.Namespace {
 			return true
 		}
 	}
@@ -268,7 +271,7 @@ func (t *Table) returned(back *giving, a answer, fx *Effects) {
 	if back.missing > 0 {
 		return
 	}
-	tell(back.tell, back.outcome, fx)
+	tell(back.told, back.outcome, fx)
 	if back.broken && back.outcome == unknown {
 		t.leaveOver(back, 0)
 	}
@@ -293,14 +296,21 @@ func (t *Table) leaveOver(back *giving, at time.Duration) {
 	if t.closed || back.lease.LeaseID == "" || slices.ContainsFunc(t.holdsOf(back.lease), others) {
 		return
 	}
-	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed,
-		key: cmp.Or(back.key, secret()), outcome: alreadyGone})
+	back.key, back.told, back.broken, back.outcome = cmp.Or(back.key, secret()), nil, false, alreadyGone
+	t.leftovers = append(t.leftovers, back)
 	t.moveAt(at)
 }
 
-// giveBack releases the lease at every session that may have it. Does not end it. gone: its own has it no more.
-func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOutcome), fx *Effects) {
-	back := &giving{lease: lease, lapsed: lapsed, tell: tell, key: lease.moveKey, outcome: alreadyGone}
+// unaskMove: its adoption is answered, or will not be.
+func (t *Table) unaskMove(lease *Lease) {
+	delete(t.asked, lease.toID)
+	lease.to = nil
+}
+
+// end is final. The sessions that may have the lease are to free it, and told hears the outcome. gone: its own has it no
+// more. The program is told, unless it has given the lease back itself.
+func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb.ReleaseOutcome), fx *Effects) {
+	back := &giving{lease: lease, lapsed: cause != CauseGivenBack, told: told, key: lease.moveKey, outcome: alreadyGone}
 	if lease.link != nil && !gone {
 		t.sendRelease(lease.link, lease.id, back)
 	}
@@ -312,23 +322,12 @@ func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOu
 		back.missing = 1
 		t.returned(back, answer{broken: true}, fx)
 	}
-}
-
-// unaskMove: its adoption is answered, or will not be.
-func (t *Table) unaskMove(lease *Lease) {
-	delete(t.asked, lease.toID)
-	lease.to = nil
-}
-
-// end is final. The program is told, unless it has given the lease back itself.
-func (t *Table) end(lease *Lease, cause, message string, fx *Effects) {
 	delete(t.live, lease.id)
 	lease.Cause, lease.Message = cause, message
 	lease.setPhase(Ended) // after the cause, for those who read without the mutex
 	for _, told := range lease.downgrades {
 		tell(told, hasEnded(), fx)
 	}
-	lease.downgrades = nil
 	t.tellChange(lease, hasEnded(), fx)
 	if t.moving && lease.Spec.Reentrant { // an acquire of that owner may have waited for its arrival
 		t.moveAt(0)
@@ -349,12 +348,6 @@ func (t *Table) tellChange(lease *Lease, refusal *Refusal, fx *Effects) {
 	lease.change = nil
 }
 
-// lose ends a held lease that is not released by the program, and sees that the broker frees it.
-func (t *Table) lose(lease *Lease, cause, message string, gone bool, fx *Effects) {
-	t.giveBack(lease, true, gone, nil, fx)
-	t.end(lease, cause, message, fx)
-}
-
 // Notice ends the lease if its deadline has passed. True: it is still held.
 func (t *Table) Notice(lease *Lease, now time.Duration, fx *Effects) bool {
 	if lease.Phase() != Held || now < lease.Deadline() {
@@ -364,15 +357,15 @@ func (t *Table) Notice(lease *Lease, now time.Duration, fx *Effects) bool {
 	if link == nil {
 		link = t.Link()
 	}
-	heard := link.streaming && link.Opened && now < link.session.deadline
+	cause, message := CauseLapsed, "the broker was not heard until the deadline"
 	switch {
-	case heard && lease.risk != "":
-		t.lose(lease, "EXPIRED", "could not be renewed in time: "+lease.risk, false, fx)
-	case heard && lease.link != nil && lease.Spec.MaxHold.AsDuration() > 0:
+	case !link.Opened || link.Lapsed(now):
+	case lease.risk != "":
+		cause, message = "EXPIRED", "could not be renewed in time: "+lease.risk
+	case lease.link != nil && lease.Spec.MaxHold.AsDuration() > 0:
 		// While the session is alive and no renewal has failed, only max_hold lets the deadline of one lease pass.
-		t.lose(lease, "MAX_HOLD", "held for max_hold", false, fx)
-	default:
-		t.lose(lease, CauseLapsed, "the broker was not heard until the deadline", false, fx)
+		cause, message = "MAX_HOLD", "held for max_hold"
 	}
+	t.end(lease, cause, message, false, nil, fx)
 	return false
 }
