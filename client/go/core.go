@@ -81,7 +81,7 @@ func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
 }
 
 // acquire takes all of specs or none, one for each of held, and waits for the answer.
-func (c *core) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, wait locktable.Wait,
+func (c *core) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, wait time.Duration,
 	onQueued func(*pb.AcquireQueued)) error {
 	answer := make(chan *locktable.Refusal, 1)
 	var request *locktable.Request

@@ -29,28 +29,25 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 		link.ProofRefused = link.ProofRefused || event.Id == link.proof
 		reason := nameOf(what.Refused.Reason.String(), "REFUSAL_REASON_")
 		t.onRefused(link, event.Id, &Refusal{Reason: reason, Wire: what.Refused}, now, fx)
-	case *pb.SessionEvent_Lost:
-		if has {
-			t.onLost(lease, what.Lost, now, fx)
-		}
 	case *pb.SessionEvent_Opened:
 		t.onOpened(link, what.Opened, now, fx)
 	case *pb.SessionEvent_Draining:
 		t.onDraining(link, span(what.Draining.TimeLeft), now)
 	case *pb.SessionEvent_Downgraded:
 		t.answer(event.Id, answer{}, now, fx)
+	}
+	if !has {
+		return
+	}
+	switch what := event.Event.(type) {
+	case *pb.SessionEvent_Lost:
+		t.onLost(lease, what.Lost, now, fx)
 	case *pb.SessionEvent_AtRisk:
-		if has {
-			lease.risk = cmp.Or(what.AtRisk.Cause, "a renewal failed")
-		}
+		lease.risk = cmp.Or(what.AtRisk.Cause, "a renewal failed")
 	case *pb.SessionEvent_Renewed:
-		if has {
-			lease.risk = ""
-		}
+		lease.risk = ""
 	case *pb.SessionEvent_Queued:
-		if has {
-			t.onQueued(lease, what.Queued, fx)
-		}
+		t.onQueued(lease, what.Queued, fx)
 	}
 }
 
@@ -65,8 +62,10 @@ func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration
 	link.interval = max(cmp.Or(span(opened.HeartbeatInterval), link.validity/3), leastPause)
 	sent := link.session.lastSentAt()
 	link.session.ack(0, sent+link.validity, now)
-	link.heartbeatAt = sent + link.interval
-	link.heartbeatDue = link.heartbeatDue || now-sent > link.validity/6
+	if !link.leaving {
+		link.heartbeatAt = sent + link.interval
+		link.heartbeatDue = link.heartbeatDue || now-sent > link.validity/6
+	}
 	if link == t.Link() {
 		t.sendMoves(now, fx)
 	}
@@ -113,8 +112,8 @@ func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Durati
 	lease.leaveFormer()
 	lease.LeaseID, lease.HolderID, lease.Token = grant.LeaseId, grant.HolderId, grant.FencingToken
 	lease.Waited, lease.HoldCount = span(grant.Waited), max(grant.HoldCount, 1)
-	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor))
-	lease.setPhase(Granted)
+	lease.deadline.Store(int64(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor)))
+	lease.phase.Store(int32(Granted))
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.deliver(lease.request, now, fx)
 }
@@ -128,7 +127,7 @@ func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
 	}
 	for _, lease := range request.Leases {
 		lease.HeldAt = now
-		lease.setPhase(Held)
+		lease.phase.Store(int32(Held))
 		t.endsAt = min(t.endsAt, lease.Deadline())
 	}
 	tell(request.answer, nil, fx)
@@ -161,18 +160,18 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 		if lease.link != link || lease.Phase() == Waiting || (lease.Phase() == Held && !t.Notice(lease, now, fx)) {
 			continue // in the last case its deadline was final
 		}
-		if limit, limited := limits[lease.id]; limited {
-			lease.setDeadline(limit)
-		} else {
-			lease.setDeadline(max(lease.Deadline(), promised))
+		deadline, limited := limits[lease.id]
+		if !limited {
+			deadline = max(lease.Deadline(), promised)
 		}
+		lease.deadline.Store(int64(deadline))
 		if lease.Phase() == Granted {
 			t.deliver(lease.request, now, fx)
 		}
-		first = min(first, lease.Deadline())
+		first = min(first, deadline)
 	}
 	t.sweep(now, fx)
-	if first > now && first != Never { // a lease with a short ttl needs its next ack before the interval is over
+	if first > now { // a lease with a short ttl needs its next ack before the interval is over
 		t.beatBeforeHalf(link, first, now)
 	}
 }
@@ -221,10 +220,8 @@ func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Durat
 // turnAway: the broker drains. It has the request ask another one. False: the refusal is the answer.
 func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now time.Duration, fx *Effects) bool {
 	only := t.config.Brokers == 1
-	for _, lease := range t.live {
-		if only && lease.Phase() == Held && lease.link == link {
-			return false
-		}
+	if only && t.any(func(lease *Lease) bool { return lease.Phase() == Held && lease.link == link }) {
+		return false
 	}
 	t.lastFailure, request.turnedAway = refusal, true
 	t.strand(request, now)

@@ -45,7 +45,7 @@ func Refuse(reason, message string) *Refusal {
 	return &Refusal{Reason: reason, Wire: &pb.Refusal{Message: message}}
 }
 
-func hasEnded() *Refusal { return Refuse("NOT_HOLDER", "the lock has ended") }
+var hasEnded = Refuse("NOT_HOLDER", "the lock has ended")
 
 // nameOf cuts the prefix off. A value of a newer contract is named by its number.
 func nameOf(name, prefix string) string {
@@ -108,7 +108,7 @@ func (r *Request) link() *Link { return r.Leases[0].link }
 // unsend: no session has it.
 func (r *Request) unsend() {
 	for _, lease := range r.Leases {
-		lease.setPhase(Waiting)
+		lease.phase.Store(int32(Waiting))
 		lease.link = nil
 	}
 }
@@ -163,10 +163,6 @@ func (l *Lease) causeNow(cause string, now time.Duration) string {
 	}
 	return cause
 }
-
-func (l *Lease) setPhase(phase Phase) { l.phase.Store(int32(phase)) }
-
-func (l *Lease) setDeadline(at time.Duration) { l.deadline.Store(int64(at)) }
 
 // name is that of a lock, and of one grant of it.
 type name struct {

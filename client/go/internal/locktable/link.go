@@ -11,8 +11,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Never is later than any moment.
-const Never = time.Duration(math.MaxInt64)
+// Never is later than any moment. Forever and OneTry are waits.
+const (
+	Never   = time.Duration(math.MaxInt64)
+	Forever = Never
+	OneTry  = time.Duration(0)
+)
 
 const (
 	frame           = 8        // tag and length of a command in its message, at most
@@ -103,7 +107,7 @@ type Link struct {
 	draining      bool
 	leaving       bool // the goodbye is said, or will be by the next message
 	heartbeatDue  bool
-	heartbeatAt   time.Duration
+	heartbeatAt   time.Duration // Never before the opening, and after the goodbye
 	validity      time.Duration
 	interval      time.Duration
 	drainedAt     time.Duration
@@ -142,7 +146,7 @@ func (l *Link) drop(id int64) bool {
 func (l *Link) leave() {
 	l.commands = l.commands[:l.room()]
 	l.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)
-	l.leaving, l.heartbeatDue = true, false
+	l.leaving, l.heartbeatDue, l.heartbeatAt = true, false, Never
 }
 
 // room is how many commands may be sent now.
@@ -195,6 +199,7 @@ func (l *Link) Pack(now time.Duration) *pb.SessionRequest {
 // take moves commands into a message that has so many bytes left: at least one, if it goes alone.
 func (l *Link) take(message *pb.SessionRequest, queue *[]outgoing, most, left int) int {
 	count := 0
+	message.Commands = slices.Grow(message.Commands, most)
 	for _, next := range (*queue)[:most] {
 		if left -= next.bytes; left < 0 && len(message.Commands) > 0 {
 			break

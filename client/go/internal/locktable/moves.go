@@ -160,7 +160,7 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 		t.end(lease, "TAKEN", "it was adopted under another fencing token", false, nil, fx)
 		return
 	}
-	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor))
+	lease.deadline.Store(int64(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor)))
 	if changed := lease.change; changed != nil && changed.sent != nil {
 		lease.Spec = changed.sent
 		if changed.sent == changed.spec {
@@ -277,13 +277,10 @@ func (t *Table) leave(link *Link) {
 
 // leaveWhenEmpty leaves a former broker that has nothing of this client any more.
 func (t *Table) leaveWhenEmpty(link *Link) {
-	if link == t.Link() || !link.usable() {
+	if link == t.Link() || !link.usable() || t.any(func(lease *Lease) bool {
+		return lease.link == link || lease.former == link
+	}) {
 		return
-	}
-	for _, lease := range t.live {
-		if lease.link == link || lease.former == link {
-			return
-		}
 	}
 	for _, asked := range t.asked {
 		if asked.link == link {

@@ -12,29 +12,18 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Wait is how long a request may wait: Forever, OneTry, or a duration.
-type Wait = time.Duration
-
-// The two waits that are no duration.
-const (
-	Forever = Never
-	OneTry  = Wait(0)
-)
-
-// Acquire takes all of specs or none. The table owns specs from now on. onQueued may be nil.
-func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), onQueued func(*pb.AcquireQueued),
+// Acquire takes all of specs or none, and waits for Forever, OneTry or a duration. The table owns specs from now on. onQueued may be nil.
+func (t *Table) Acquire(specs []*pb.LockSpec, wait time.Duration, answer func(*Refusal), onQueued func(*pb.AcquireQueued),
 	now time.Duration, fx *Effects) *Request {
 	made := &struct { // one allocation for all
 		request Request
 		lease   [1]Lease
 		listed  [1]*Lease
-	}{}
+	}{request: Request{answer: answer, onQueued: onQueued, asked: now, waitUntil: Never, stranded: Never, bytes: 64}}
 	request, leases := &made.request, made.lease[:]
 	if request.Leases = made.listed[:0]; len(specs) > 1 {
 		leases = make([]Lease, len(specs))
 	}
-	request.answer, request.onQueued, request.asked = answer, onQueued, now
-	request.waitUntil, request.stranded, request.bytes = Never, Never, 64
 	first := t.takeIDs(len(specs))
 	for i, spec := range specs {
 		if wait <= OneTry {
@@ -43,6 +32,7 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 		lease := &leases[i]
 		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
 		request.Leases = append(request.Leases, lease)
+		t.live[lease.id] = lease
 		request.bytes += proto.Size(spec) + frame
 	}
 	if t.closed {
@@ -50,13 +40,10 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 		return request
 	}
 	if wait > OneTry {
-		request.requestID = t.prefix + strconv.FormatInt(first, 10)
+		request.requestID = string(strconv.AppendInt(t.prefix, first, 10))
 	}
 	if wait > OneTry && wait != Forever {
 		request.waitUntil = now + min(wait, longestSpan)
-	}
-	for _, lease := range request.Leases {
-		t.live[lease.id] = lease
 	}
 	if !t.Link().Opened {
 		request.stranded = now
@@ -96,7 +83,7 @@ func (t *Table) Downgrade(lease *Lease, told func(*Refusal), fx *Effects) {
 // isKept refuses what cannot be done with a lease, because it has ended or as unable says.
 func isKept(lease *Lease, unable string, told func(*Refusal), fx *Effects) bool {
 	if lease.Phase() != Held || (lease.link != nil && lease.link.leaving) {
-		tell(told, hasEnded(), fx)
+		tell(told, hasEnded, fx)
 		return false
 	}
 	if unable != "" {
@@ -183,7 +170,7 @@ func (t *Table) Tick(now time.Duration, fx *Effects) {
 		t.sendMoves(now, fx)
 	}
 	for _, link := range t.Links {
-		if link.Opened && !link.leaving && now >= link.heartbeatAt {
+		if link.streaming && now >= link.heartbeatAt {
 			link.heartbeatDue, link.heartbeatAt = true, now+link.interval
 		}
 	}

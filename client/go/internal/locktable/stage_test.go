@@ -256,7 +256,7 @@ func (s *stage) notice(h *hold) (held bool) {
 	return held
 }
 
-func (s *stage) ask(wait Wait, specs ...*pb.LockSpec) *hold {
+func (s *stage) ask(wait time.Duration, specs ...*pb.LockSpec) *hold {
 	h := &hold{}
 	s.do(func(fx *Effects) {
 		h.request = s.table.Acquire(specs, wait, func(r *Refusal) { h.answers = append(h.answers, r) }, nil, s.now, fx)
@@ -268,7 +268,7 @@ func (s *stage) ask(wait Wait, specs ...*pb.LockSpec) *hold {
 
 func key(name string) *pb.LockSpec { return &pb.LockSpec{Key: name} }
 
-func (s *stage) acquire(name string, wait Wait) *hold { return s.ask(wait, key(name)) }
+func (s *stage) acquire(name string, wait time.Duration) *hold { return s.ask(wait, key(name)) }
 
 func (s *stage) acquireAll(names ...string) *hold {
 	var specs []*pb.LockSpec

@@ -239,7 +239,7 @@ func TestIDsAreNeverUsedTwice(t *testing.T) {
 func TestTheThreeWaits(t *testing.T) {
 	says(t, "How long to wait. Unset: until granted. 0: one try, which never queues.")
 	s := opened(t)
-	for _, wait := range []Wait{Forever, OneTry, 2500 * time.Millisecond} {
+	for _, wait := range []time.Duration{Forever, OneTry, 2500 * time.Millisecond} {
 		s.acquire("k", wait)
 	}
 	sent := s.sent()

@@ -49,7 +49,7 @@ type Table struct {
 	asked       map[int64]question // the commands that are not answered, but acquires
 	leftovers   []*giving          // that no session could take back
 	nextID      int64
-	prefix      string // of the request_ids of this table
+	prefix      []byte // of the request_ids of this table
 	sessions    int32  // opened so far
 	closed      bool
 	moving      bool
@@ -62,7 +62,7 @@ type Table struct {
 func New(config Config) *Table {
 	return &Table{
 		config: config, Links: [2]*Link{{}, {}}, live: map[int64]*Lease{}, asked: map[int64]question{}, nextID: 1,
-		prefix: secret(), endsAt: Never, movesAt: Never, DrainingFor: Never}
+		prefix: append(make([]byte, 0, 64), secret()...), endsAt: Never, movesAt: Never, DrainingFor: Never}
 }
 
 func secret() string {
@@ -97,10 +97,7 @@ func (t *Table) Wake() time.Duration {
 	}
 	for _, link := range t.Links {
 		if link.streaming {
-			wake = min(wake, link.session.deadline)
-		}
-		if link.Opened && !link.leaving {
-			wake = min(wake, link.heartbeatAt)
+			wake = min(wake, link.session.deadline, link.heartbeatAt)
 		}
 	}
 	return wake
@@ -134,6 +131,16 @@ func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) 
 	return found
 }
 
+// any tells whether some living lease is so.
+func (t *Table) any(is func(*Lease) bool) bool {
+	for _, lease := range t.live {
+		if is(lease) {
+			return true
+		}
+	}
+	return false
+}
+
 // ordered lists the living leases in the order of their ids.
 func (t *Table) ordered() []*Lease {
 	return slices.SortedFunc(maps.Values(t.live), func(a, b *Lease) int { return int(a.id - b.id) })
@@ -159,7 +166,7 @@ func (t *Table) strand(request *Request, now time.Duration) {
 func (t *Table) refuse(request *Request, refusal *Refusal, fx *Effects) {
 	for _, lease := range request.Leases {
 		delete(t.live, lease.id)
-		lease.setPhase(Ended)
+		lease.phase.Store(int32(Ended))
 	}
 	tell(request.answer, refusal, fx)
 	request.answer = nil
@@ -183,9 +190,12 @@ func (t *Table) withdraw(request *Request) {
 
 // send asks the present session for a request's locks, unless it must wait for something.
 func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
-	link := t.Link()
-	if t.heldElsewhere(request.Leases[0].Spec) {
-		return
+	link, asked := t.Link(), request.Leases[0].Spec
+	if t.moving && asked.Reentrant && t.any(func(held *Lease) bool {
+		return held.Phase() == Held && held.link != link && held.Spec.Reentrant && held.Spec.Key == asked.Key &&
+			held.Spec.Owner == asked.Owner && held.Spec.Namespace == asked.Namespace
+	}) {
+		return // the same owner holds the lock through another session: it would wait for itself here
 	}
 	if request.bytes > link.maxBytes {
 		if link.Opened {
@@ -214,20 +224,6 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	made.kind.Acquire = &made.acquire
 	made.command.Id, made.command.Command = request.first(), &made.kind
 	link.add(&made.command, request.bytes+timeBytes*len(request.Leases))
-}
-
-// heldElsewhere tells whether the same owner holds the lock through another session: it would wait for itself here.
-func (t *Table) heldElsewhere(asked *pb.LockSpec) bool {
-	if !t.moving || !asked.Reentrant {
-		return false
-	}
-	for _, held := range t.live {
-		if spec := held.Spec; held.Phase() == Held && held.link != t.Link() && spec.Reentrant && spec.Key == asked.Key &&
-			spec.Owner == asked.Owner && spec.Namespace == asked.Namespace {
-			return true
-		}
-	}
-	return false
 }
 
 func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
@@ -292,9 +288,10 @@ func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {
 
 // leaveOver is for the next session, which adopts the lease and releases it then.
 func (t *Table) leaveOver(back *giving, at time.Duration) {
-	others := func(hold *Lease) bool { return hold != back.lease } // they move it, with what is left of it
-	if t.closed || back.lease.LeaseID == "" || slices.ContainsFunc(t.holdsOf(back.lease), others) {
-		return
+	if t.closed || back.lease.LeaseID == "" || t.any(func(hold *Lease) bool {
+		return hold != back.lease && hold.Phase() == Held && hold.same(back.lease)
+	}) {
+		return // in the last case other holds move it, with what is left of it
 	}
 	back.key, back.told, back.broken, back.outcome = cmp.Or(back.key, secret()), nil, false, alreadyGone
 	t.leftovers = append(t.leftovers, back)
@@ -324,11 +321,11 @@ func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb
 	}
 	delete(t.live, lease.id)
 	lease.Cause, lease.Message = cause, message
-	lease.setPhase(Ended) // after the cause, for those who read without the mutex
+	lease.phase.Store(int32(Ended)) // after the cause, for those who read without the mutex
 	for _, told := range lease.downgrades {
-		tell(told, hasEnded(), fx)
+		tell(told, hasEnded, fx)
 	}
-	t.tellChange(lease, hasEnded(), fx)
+	t.tellChange(lease, hasEnded, fx)
 	if t.moving && lease.Spec.Reentrant { // an acquire of that owner may have waited for its arrival
 		t.moveAt(0)
 	}
@@ -353,10 +350,7 @@ func (t *Table) Notice(lease *Lease, now time.Duration, fx *Effects) bool {
 	if lease.Phase() != Held || now < lease.Deadline() {
 		return lease.Phase() == Held
 	}
-	link := lease.link
-	if link == nil {
-		link = t.Link()
-	}
+	link := cmp.Or(lease.link, t.Link())
 	cause, message := CauseLapsed, "the broker was not heard until the deadline"
 	switch {
 	case !link.Opened || link.Lapsed(now):
