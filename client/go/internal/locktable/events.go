@@ -242,11 +242,8 @@ func (t *Table) onGone(lease *Lease, cause, message string, fx *Effects) {
 		t.end(lease, cause, message, true, nil, fx)
 		return
 	}
-	for _, other := range lease.request.Leases {
-		if other != lease && other.Phase() == Granted {
-			t.sendRelease(other.link, other.id, &giving{lease: other})
-		}
-	}
+	lease.phase.Store(int32(Ended))
+	t.withdraw(lease.request)
 	t.refuse(lease.request, Refuse("LEASE_LOST", "lost before use: "+message), fx)
 }
 

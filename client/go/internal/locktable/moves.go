@@ -12,11 +12,6 @@ import (
 
 // Leases that move to another session: "Moving a lease" in session.md.
 
-const (
-	retryPause        = 100 * time.Millisecond
-	longestRetryPause = 500 * time.Millisecond
-)
-
 func pauseOf(refusal *Refusal) time.Duration {
 	return min(max(span(refusal.Wire.RetryAfter), retryPause), longestRetryPause)
 }

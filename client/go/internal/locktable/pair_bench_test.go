@@ -17,7 +17,7 @@ func BenchmarkPair(b *testing.B) {
 	link, validFor := s.table.Link(), durationpb.New(3*second)
 	outcome := func(pb.ReleaseOutcome) {}
 	b.ReportAllocs()
-	for b.Loop() {
+	for range b.N {
 		h := s.ask(Forever, key("k"))
 		s.sentBy(link)
 		s.grantBy(link, h.id(), &pb.Grant{ValidFor: validFor})

@@ -84,6 +84,21 @@ func TestClosingSaysGoodbye(t *testing.T) {
 	s.check(s.acquire("k", Forever).refused() == ClientClosed, "nothing is taken any more")
 }
 
+func TestALossBeforeUseRefusesTheWholeAcquire(t *testing.T) {
+	says(t, "When it is lost meanwhile, refuse the acquire with LEASE_LOST.")
+	s := opened(t)
+	h := s.acquireAll("a", "b", "c")
+	s.sent()
+	for i := range int64(2) {
+		s.grantBy(s.table.Link(), h.id()+i, &pb.Grant{})
+	}
+	s.lose(h, "EXPIRED")
+	s.check(h.refused() == "LEASE_LOST" && len(s.table.live) == 0, "it is refused")
+	sent := s.sent()
+	s.expect(sent, "cancel release")
+	s.check(sent[0].GetCancel().AcquireId == h.id()+2 && sent[1].GetRelease().AcquireId == h.id()+1, "of the others")
+}
+
 func TestUnknownEventsAreIgnored(t *testing.T) {
 	says(t, "Ignore an event that you do not know.")
 	s := opened(t)

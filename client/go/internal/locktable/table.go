@@ -24,8 +24,10 @@ import (
 )
 
 const (
-	answerGrace = 500 * time.Millisecond // beyond a bounded wait, when the broker stays silent
-	leastWait   = time.Millisecond       // 0 would turn a bounded wait into one try
+	answerGrace       = 500 * time.Millisecond // beyond a bounded wait, when the broker stays silent
+	leastWait         = time.Millisecond       // 0 would turn a bounded wait into one try
+	retryPause        = 100 * time.Millisecond // of adoptions
+	longestRetryPause = 500 * time.Millisecond
 )
 
 // Config is what the table knows of its client.
@@ -179,9 +181,10 @@ func (t *Table) withdraw(request *Request) {
 		return
 	}
 	for _, lease := range request.Leases { // each: the grants of some may be on their way
-		if lease.Phase() == Granted {
+		switch lease.Phase() {
+		case Granted:
 			t.sendRelease(link, lease.id, &giving{lease: lease})
-		} else {
+		case Waiting:
 			cancel := &pb.SessionCommand_Cancel{Cancel: &pb.CancelAcquire{AcquireId: lease.id}}
 			link.urgent = append(link.urgent, outgoing{&pb.SessionCommand{Command: cancel}, smallBytes})
 		}
