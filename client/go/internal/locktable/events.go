@@ -32,7 +32,11 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 	case *pb.SessionEvent_Opened:
 		t.onOpened(link, what.Opened, now, fx)
 	case *pb.SessionEvent_Draining:
-		t.onDraining(link, span(what.Draining.TimeLeft), now)
+		link.drainedAt = now + span(what.Draining.TimeLeft)
+		if t.config.Brokers == 1 || !link.adopts {
+			t.DrainingFor = span(what.Draining.TimeLeft)
+		}
+		t.drains(link, now)
 	case *pb.SessionEvent_Downgraded:
 		t.answer(event.Id, answer{}, now, fx)
 	}
@@ -150,7 +154,7 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 	if !link.session.ack(ack.Seq, promised, now) {
 		return
 	}
-	t.lastFailure = nil
+	t.lastFailure = noFailure
 	limits := make(map[int64]time.Duration, len(ack.Limits))
 	for _, limit := range ack.Limits {
 		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, limit.ValidFor)

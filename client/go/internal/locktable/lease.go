@@ -45,7 +45,12 @@ func Refuse(reason, message string) *Refusal {
 	return &Refusal{Reason: reason, Wire: &pb.Refusal{Message: message}}
 }
 
-var hasEnded = Refuse("NOT_HOLDER", "the lock has ended")
+// hasEnded is the answer to those who want something of a lock that has ended. noFailure: nothing is known against the
+// brokers.
+var (
+	hasEnded  = Refuse("NOT_HOLDER", "the lock has ended")
+	noFailure = Refuse("", "")
+)
 
 // nameOf cuts the prefix off. A value of a newer contract is named by its number.
 func nameOf(name, prefix string) string {

@@ -142,13 +142,6 @@ func (l *Link) drop(id int64) bool {
 	return len(l.commands) < before
 }
 
-// leave says goodbye behind what may be sent now: with the session the broker frees what it has not heard of.
-func (l *Link) leave() {
-	l.commands = l.commands[:l.room()]
-	l.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)
-	l.leaving, l.heartbeatDue, l.heartbeatAt = true, false, Never
-}
-
 // room is how many commands may be sent now.
 func (l *Link) room() int {
 	if l.leaving {
@@ -164,16 +157,6 @@ func (l *Link) onEvent(id int64) {
 	at := slices.IndexFunc(l.ahead, func(one unanswered) bool { return one.first <= id && id <= one.last })
 	if at >= 0 {
 		l.ahead = slices.Delete(l.ahead, at, at+1)
-	}
-}
-
-// note counts a command that is sent. OpenSession, which has an event of its own, is noted as 0.
-func (l *Link) note(command *pb.SessionCommand) {
-	if command.GetOpen() != nil {
-		l.ahead = append(l.ahead, unanswered{})
-	} else if command.Id != 0 {
-		ids := int64(max(len(command.GetAcquire().GetLocks()), int(command.GetAdopt().GetHoldCount()), 1))
-		l.ahead = append(l.ahead, unanswered{command.Id, command.Id + ids - 1})
 	}
 }
 
@@ -204,7 +187,12 @@ func (l *Link) take(message *pb.SessionRequest, queue *[]outgoing, most, left in
 		if left -= next.bytes; left < 0 && len(message.Commands) > 0 {
 			break
 		}
-		l.note(next.command)
+		if next.command.GetOpen() != nil {
+			l.ahead = append(l.ahead, unanswered{}) // its event has no id
+		} else if id := next.command.Id; id != 0 {
+			ids := max(len(next.command.GetAcquire().GetLocks()), int(next.command.GetAdopt().GetHoldCount()), 1)
+			l.ahead = append(l.ahead, unanswered{id, id + int64(ids) - 1})
+		}
 		message.Commands = append(message.Commands, next.command)
 		count++
 	}

@@ -16,14 +16,6 @@ func pauseOf(refusal *Refusal) time.Duration {
 	return min(max(span(refusal.Wire.RetryAfter), retryPause), longestRetryPause)
 }
 
-func (t *Table) onDraining(link *Link, timeLeft, now time.Duration) {
-	link.drainedAt = now + timeLeft
-	if t.config.Brokers == 1 || !link.adopts {
-		t.DrainingFor = timeLeft
-	}
-	t.drains(link, now)
-}
-
 // drains: this link's broker takes nothing new any more.
 func (t *Table) drains(link *Link, now time.Duration) {
 	link.draining = true
@@ -260,9 +252,12 @@ func (t *Table) onDowngraded(holds []*Lease, told func(*Refusal), refusal *Refus
 	}
 }
 
-// leave says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream.
+// leave says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it has
+// not heard of. Waiting requests go to the next stream.
 func (t *Table) leave(link *Link) {
-	link.leave()
+	link.commands = link.commands[:link.room()]
+	link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)
+	link.leaving, link.heartbeatDue, link.heartbeatAt = true, false, Never
 	for _, request := range t.waiting() {
 		if request.link() == link {
 			request.unsend()

@@ -12,9 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Acquire takes all of specs or none, and waits for Forever, OneTry or a duration. The table owns specs from now on. onQueued may be nil.
-func (t *Table) Acquire(specs []*pb.LockSpec, wait time.Duration, answer func(*Refusal), onQueued func(*pb.AcquireQueued),
-	now time.Duration, fx *Effects) *Request {
+// Acquire takes all of specs or none, and waits for Forever, OneTry or a duration. The table owns specs from now on.
+// onQueued may be nil.
+func (t *Table) Acquire(specs []*pb.LockSpec, wait time.Duration, answer func(*Refusal),
+	onQueued func(*pb.AcquireQueued), now time.Duration, fx *Effects) *Request {
 	made := &struct { // one allocation for all
 		request Request
 		lease   [1]Lease
@@ -201,13 +202,11 @@ func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
 	message := fmt.Sprintf("no answer within the wait of %.3f s", (request.waitUntil - request.asked).Seconds())
 	if request.stranded != Never {
 		since, reason, message = request.stranded, Unreachable, ""
-		if failure := t.lastFailure; failure != nil {
-			if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
-				reason = failure.Reason
-			}
-			if failure.Wire.Message != "" {
-				message = ": " + failure.Wire.Message
-			}
+		if t.lastFailure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
+			reason = t.lastFailure.Reason
+		}
+		if why := t.lastFailure.Wire.Message; why != "" {
+			message = ": " + why
 		}
 		message = fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
 			"DISTLOCK_SERVER", t.config.Address, (now - since).Milliseconds(), message)

@@ -64,7 +64,8 @@ type Table struct {
 func New(config Config) *Table {
 	return &Table{
 		config: config, Links: [2]*Link{{}, {}}, live: map[int64]*Lease{}, asked: map[int64]question{}, nextID: 1,
-		prefix: append(make([]byte, 0, 64), secret()...), endsAt: Never, movesAt: Never, DrainingFor: Never}
+		prefix: append(make([]byte, 0, 64), secret()...), endsAt: Never, movesAt: Never,
+		DrainingFor: Never, lastFailure: noFailure}
 }
 
 func secret() string {
@@ -307,8 +308,8 @@ func (t *Table) unaskMove(lease *Lease) {
 	lease.to = nil
 }
 
-// end is final. The sessions that may have the lease are to free it, and told hears the outcome. gone: its own has it no
-// more. The program is told, unless it has given the lease back itself.
+// end is final. The sessions that may have the lease are to free it, and told hears the outcome. gone: its own has it
+// no more. The program is told, unless it has given the lease back itself.
 func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb.ReleaseOutcome), fx *Effects) {
 	back := &giving{lease: lease, lapsed: cause != CauseGivenBack, told: told, key: lease.moveKey, outcome: alreadyGone}
 	if lease.link != nil && !gone {
