@@ -264,8 +264,8 @@ func (t *Table) onLost(lease *Lease, lost *pb.LeaseLost, now time.Duration, fx *
 // OnBroken is called when the stream of this link has ended, or must end. failure: its status; nil: no error.
 func (t *Table) OnBroken(link *Link, cause, why string, failure *Refusal, now time.Duration, fx *Effects) {
 	for _, lease := range t.ordered() {
-		if lease.to == link {
-			t.unaskMove(lease) // to be asked again
+		if t.adopter(lease) == link {
+			delete(t.asked, lease.toID) // to be asked again
 		}
 		if lease.former == link {
 			lease.leaveFormer()

@@ -144,11 +144,10 @@ type Lease struct {
 	downgrading int              // sent, not answered
 	stays       bool             // no session can adopt it
 	link        *Link            // the session that has it; nil: its former promise is all that is left
-	to          *Link            // the session that was asked to adopt it, as toID
-	toID        int64
-	moveKey     string // of the adoption, until one has succeeded: a try whose answer was lost may have
-	former      *Link  // of a waiting one: the session it has left, until the next has its place
-	crossed     bool   // that session has granted it: to be given back there
+	toID        int64            // of the adoption that is asked for, or was
+	moveKey     string           // of the adoption, until one has succeeded: a try whose answer was lost may have
+	former      *Link            // of a waiting one: the session it has left, until the next has its place
+	crossed     bool             // that session has granted it: to be given back there
 	change      *change
 }
 

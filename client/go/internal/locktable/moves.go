@@ -58,7 +58,7 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 		}
 		t.moving = t.moving || lease.link != link
 		switch {
-		case !ready || lease.stays || lease.to != nil || (lease.link != nil && !lease.link.movable()):
+		case !ready || lease.stays || t.adopter(lease) != nil || (lease.link != nil && !lease.link.movable()):
 		case !link.adopts:
 			t.stay(lease, now)
 		case lease.Spec.Reentrant:
@@ -103,7 +103,7 @@ func (t *Table) move(link *Link, holds ...*Lease) {
 	command := adopt(holds[0], key, len(holds))
 	command.Id = t.takeIDs(len(holds))
 	for i, hold := range holds {
-		hold.to, hold.toID, hold.moveKey = link, command.Id+int64(i), key
+		hold.toID, hold.moveKey = command.Id+int64(i), key
 		t.asked[hold.toID] = question{link: link, moves: hold}
 		if hold.change != nil {
 			hold.change.sent = hold.change.spec
@@ -140,7 +140,7 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	delete(t.live, lease.id)
 	lease.id = lease.toID
 	t.live[lease.id] = lease
-	t.unaskMove(lease)
+	delete(t.asked, lease.id)
 	lease.link, lease.moveKey, lease.risk = link, "", ""
 	lease.LeaseID, lease.HolderID = grant.LeaseId, grant.HolderId
 	if grant.FencingToken != lease.Token {
@@ -170,10 +170,10 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now time.Duration, fx *Effects) {
 	key := lease.moveKey
 	for _, hold := range t.holdsOf(lease) {
-		if hold.to == nil || hold.moveKey != key { // the refusal is that of all holds
+		if t.adopter(hold) == nil || hold.moveKey != key { // the refusal is that of all holds
 			continue
 		}
-		t.unaskMove(hold)
+		delete(t.asked, hold.toID)
 		switch {
 		case refusal.is("NOT_HOLDER"):
 			t.end(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, true, nil, fx)
@@ -252,8 +252,8 @@ func (t *Table) onDowngraded(holds []*Lease, told func(*Refusal), refusal *Refus
 	}
 }
 
-// leave says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it has
-// not heard of. Waiting requests go to the next stream.
+// leave says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it
+// has not heard of. Waiting requests go to the next stream.
 func (t *Table) leave(link *Link) {
 	link.commands = link.commands[:link.room()]
 	link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)

@@ -120,7 +120,7 @@ func (t *Table) ask(asked question, command *pb.SessionCommand) int64 {
 // answer returns false when that was no command which was asked.
 func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
 	asked, found := t.asked[id]
-	delete(t.asked, id)
+	defer delete(t.asked, id)
 	switch {
 	case asked.back != nil:
 		t.returned(asked.back, answer, fx)
@@ -302,11 +302,8 @@ func (t *Table) leaveOver(back *giving, at time.Duration) {
 	t.moveAt(at)
 }
 
-// unaskMove: its adoption is answered, or will not be.
-func (t *Table) unaskMove(lease *Lease) {
-	delete(t.asked, lease.toID)
-	lease.to = nil
-}
+// adopter is the session that was asked to adopt the lease and has not answered; nil: none.
+func (t *Table) adopter(lease *Lease) *Link { return t.asked[lease.toID].link }
 
 // end is final. The sessions that may have the lease are to free it, and told hears the outcome. gone: its own has it
 // no more. The program is told, unless it has given the lease back itself.
@@ -315,9 +312,9 @@ func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb
 	if lease.link != nil && !gone {
 		t.sendRelease(lease.link, lease.id, back)
 	}
-	if lease.to != nil {
-		t.sendRelease(lease.to, lease.toID, back)
-		t.unaskMove(lease)
+	if to := t.adopter(lease); to != nil {
+		t.sendRelease(to, lease.toID, back)
+		delete(t.asked, lease.toID)
 	}
 	if back.missing == 0 && !gone {
 		back.missing = 1
