@@ -81,7 +81,7 @@ func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
 }
 
 // acquire takes all of specs or none, one for each of held, and waits for the answer.
-func (c *core) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, wait locktable.Wait,
+func (c *core) acquire(ctx context.Context, held []holding, specs []*pb.LockSpec, wait time.Duration,
 	onQueued func(*pb.AcquireQueued)) error {
 	answer := make(chan *locktable.Refusal, 1)
 	var request *locktable.Request
@@ -212,7 +212,7 @@ func (c *core) arm() {
 
 // due is when the timer has something to do.
 func (c *core) due() time.Duration {
-	due := c.table.Wake
+	due := c.table.Wake()
 	if c.streams[c.present] == nil && !c.closing {
 		due = min(due, c.reconnectAt)
 	}
@@ -227,7 +227,7 @@ func (c *core) breakOff(s *stream, cause, why string, failure *locktable.Refusal
 	}
 	s.over = true
 	notify(s.more)
-	c.table.OnBroken(s.link, cause, why, now, fx)
+	c.table.OnBroken(s.link, cause, why, failure, now, fx)
 	c.streams[s.index] = nil
 	if s.index == c.present {
 		c.planReconnect(failure, now)
@@ -301,7 +301,7 @@ func (c *core) run() {
 
 func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) {
 	for _, stream := range c.streams {
-		if stream == nil || !c.table.Lapsed(stream.link, now) {
+		if stream == nil || !stream.link.Lapsed(now) {
 			continue
 		}
 		why := "no answer to OpenSession within the connect timeout"

@@ -27,7 +27,7 @@ type QueryOption interface{ applyToQuery(*query) }
 // request is what the options of one call make. The first problem is that of the call.
 type request struct {
 	spec     *pb.LockSpec
-	wait     locktable.Wait
+	wait     time.Duration
 	onQueued func(Queued)
 	problem  error
 }

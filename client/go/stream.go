@@ -99,7 +99,7 @@ func (s *stream) next() (message *pb.SessionRequest, isLast bool) {
 	if s.over {
 		return nil, true
 	}
-	message = c.table.Pack(s.link, clock.Now())
+	message = s.link.Pack(clock.Now())
 	if s.link.Authenticates && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
 		go s.showAnew()
 	}
@@ -137,7 +137,7 @@ func (c *core) onResponse(s *stream, response *pb.SessionResponse) {
 	for _, event := range response.Events {
 		c.table.OnEvent(s.link, event, now, &fx)
 	}
-	if s.link == c.table.Link() && s.link.Acked {
+	if s.link == c.table.Link() && s.link.Acked() {
 		c.bound = reconnectInitial
 		c.addresses.Succeed()
 	}
@@ -162,11 +162,7 @@ func (c *core) onStreamEnd(s *stream, failure *locktable.Refusal) {
 	}
 	var fx locktable.Effects
 	c.mu.Lock()
-	known, now := s.over, clock.Now()
-	c.breakOff(s, cause, why, failure, now, &fx)
-	if failure != nil && !known {
-		c.table.OnStatus(failure, &fx)
-	}
+	c.breakOff(s, cause, why, failure, clock.Now(), &fx)
 	if c.closing {
 		err = nil
 	}

@@ -154,9 +154,9 @@ func TestSilenceForAValidityEndsTheSession(t *testing.T) {
 	s := opened(t)
 	h := s.hold(key("k"), nil)
 	s.live(3*second-1, false)
-	s.check(h.held() && !s.table.Lapsed(s.table.Link(), s.now), "not yet")
+	s.check(h.held() && !s.table.Link().Lapsed(s.now), "not yet")
 	s.tick(1)
-	s.check(!h.held() && s.table.Lapsed(s.table.Link(), s.now), "now")
+	s.check(!h.held() && s.table.Link().Lapsed(s.now), "now")
 }
 
 func TestALateAckDoesNotReviveTheSession(t *testing.T) {
@@ -166,7 +166,7 @@ func TestALateAckDoesNotReviveTheSession(t *testing.T) {
 	seq := s.beat()
 	s.wait(2 * second) // the promise of this ack would go on for a second
 	s.ack(seq, 3*second)
-	s.check(s.table.Lapsed(s.table.Link(), s.now), "the session has lapsed")
+	s.check(s.table.Link().Lapsed(s.now), "the session has lapsed")
 }
 
 func TestALateGrantIsHandedOutAfterTheNextAck(t *testing.T) {

@@ -20,36 +20,38 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 		t.onGranted(link, event.Id, what.Granted, now, fx)
 	case *pb.SessionEvent_Released:
 		// Under the acquire's own id: another program that knows the lease_id has released the lease.
-		if !t.answer(event.Id, answer{outcome: outcomeOf(what.Released.Outcome)}, now, fx) && has {
+		if !t.answer(event.Id, answer{outcome: what.Released.Outcome}, now, fx) && has {
 			t.onGone(lease, CauseReleased, "released by its lease_id", fx)
 		}
 	case *pb.SessionEvent_HeartbeatAck:
 		t.onAck(link, what.HeartbeatAck, now, fx)
 	case *pb.SessionEvent_Refused:
 		link.ProofRefused = link.ProofRefused || event.Id == link.proof
-		t.onRefused(link, event.Id, refusalOf(what.Refused), now, fx)
-	case *pb.SessionEvent_Lost:
-		if has {
-			t.onLost(lease, what.Lost, now, fx)
-		}
+		reason := nameOf(what.Refused.Reason.String(), "REFUSAL_REASON_")
+		t.onRefused(link, event.Id, &Refusal{Reason: reason, Wire: what.Refused}, now, fx)
 	case *pb.SessionEvent_Opened:
 		t.onOpened(link, what.Opened, now, fx)
 	case *pb.SessionEvent_Draining:
-		t.onDraining(link, span(what.Draining.TimeLeft), now)
+		link.drainedAt = now + span(what.Draining.TimeLeft)
+		if t.config.Brokers == 1 || !link.adopts {
+			t.DrainingFor = span(what.Draining.TimeLeft)
+		}
+		t.drains(link, now)
 	case *pb.SessionEvent_Downgraded:
 		t.answer(event.Id, answer{}, now, fx)
+	}
+	if !has {
+		return
+	}
+	switch what := event.Event.(type) {
+	case *pb.SessionEvent_Lost:
+		t.onLost(lease, what.Lost, now, fx)
 	case *pb.SessionEvent_AtRisk:
-		if has {
-			lease.risk = cmp.Or(what.AtRisk.Cause, "a renewal failed")
-		}
+		lease.risk = cmp.Or(what.AtRisk.Cause, "a renewal failed")
 	case *pb.SessionEvent_Renewed:
-		if has {
-			lease.risk = ""
-		}
+		lease.risk = ""
 	case *pb.SessionEvent_Queued:
-		if has {
-			t.onQueued(lease, what.Queued, fx)
-		}
+		t.onQueued(lease, what.Queued, fx)
 	}
 }
 
@@ -62,60 +64,66 @@ func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration
 	link.maxBytes = cmp.Or(max(int(opened.MaxMessageBytes), 0), messageBytes)
 	link.validity = cmp.Or(span(opened.Validity), defaultValidity)
 	link.interval = max(cmp.Or(span(opened.HeartbeatInterval), link.validity/3), leastPause)
-	sent := link.session.lastSentAt
-	link.session.ack(0, link.validity, now)
-	link.heartbeatAt = sent + link.interval
-	link.heartbeatDue = link.heartbeatDue || now-sent > link.validity/6
-	t.wakeAt(min(link.heartbeatAt, link.session.deadline))
+	sent := link.session.lastSentAt()
+	link.session.ack(0, sent+link.validity, now)
+	if !link.leaving {
+		link.heartbeatAt = sent + link.interval
+		link.heartbeatDue = link.heartbeatDue || now-sent > link.validity/6
+	}
 	if link == t.Link() {
 		t.sendMoves(now, fx)
 	}
 	for _, request := range t.waiting() {
-		if request.link == link && !request.turnedAway && request.stranded != Never {
+		if request.link() == link && !request.turnedAway {
 			request.stranded = Never
 			t.schedule(request)
 		}
 	}
 }
 
+// onQueued: the present broker has the request, and so its place. The former session matters no more.
 func (t *Table) onQueued(lease *Lease, queued *pb.AcquireQueued, fx *Effects) {
 	request := lease.request
-	t.hasArrived(lease)
+	for _, part := range request.Leases {
+		if part.crossed && part == lease {
+			t.giveUp(part.former, part.id)
+		}
+		if !part.crossed || part == lease {
+			part.leaveFormer()
+		}
+	}
 	request.stranded, request.turnedAway = Never, false
 	t.schedule(request)
-	if tell := request.onQueued; tell != nil {
-		request.onQueued = nil
-		*fx = append(*fx, func() { tell(queued) })
-	}
+	tell(request.onQueued, queued, fx)
+	request.onQueued = nil
 }
 
 func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Duration, fx *Effects) {
 	lease := t.live[id]
-	if moved := t.moves[id]; moved != nil {
-		t.onAdopted(link, moved, grant, now, fx)
+	if lease != nil && lease.former == link { // it has gone to the next broker, which must have its place first
+		lease.crossed = true
 		return
 	}
 	if lease == nil || lease.link != link {
-		if !t.answer(id, answer{}, now, fx) && link != t.Link() {
-			t.grantByFormer(link, id, lease)
+		if !t.answer(id, answer{grant: grant}, now, fx) && link != t.Link() {
+			t.giveUp(link, id)
 		}
 		return // else: an id that was given up
 	}
 	if lease.Phase() != Waiting {
 		return
 	}
-	lease.former, lease.crossed = nil, false
+	lease.leaveFormer()
 	lease.LeaseID, lease.HolderID, lease.Token = grant.LeaseId, grant.HolderId, grant.FencingToken
 	lease.Waited, lease.HoldCount = span(grant.Waited), max(grant.HoldCount, 1)
-	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, span(grant.ValidFor)))
-	lease.setPhase(Granted)
+	lease.deadline.Store(int64(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor)))
+	lease.phase.Store(int32(Granted))
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.deliver(lease.request, now, fx)
 }
 
 // deliver hands a request's locks to the program, when all are granted and none is past its deadline.
 func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
-	request.givenUp = Never // no answer is missing any more
 	for _, lease := range request.Leases {
 		if lease.Phase() != Granted || now >= lease.Deadline() {
 			return
@@ -123,10 +131,11 @@ func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
 	}
 	for _, lease := range request.Leases {
 		lease.HeldAt = now
-		lease.setPhase(Held)
-		t.endAt(lease.Deadline())
+		lease.phase.Store(int32(Held))
+		t.endsAt = min(t.endsAt, lease.Deadline())
 	}
-	t.tellAnswer(request, nil, fx)
+	tell(request.answer, nil, fx)
+	request.answer = nil
 }
 
 // beatBeforeHalf sees that a heartbeat leaves before half of what is left until the deadline is gone.
@@ -135,39 +144,38 @@ func (t *Table) beatBeforeHalf(link *Link, deadline, now time.Duration) {
 	case link.leaving:
 	case now < deadline:
 		link.heartbeatAt = min(link.heartbeatAt, now+max((deadline-now)/2, leastPause))
-		t.wakeAt(link.heartbeatAt)
-	case link.session.unanswered() == 0 || now-link.session.lastSentAt >= link.validity/6:
+	case link.session.unanswered() == 0 || now-link.session.lastSentAt() >= link.validity/6:
 		link.heartbeatDue = true // else a recent one that is not answered yet is enough
 	}
 }
 
 func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *Effects) {
-	if !link.session.ack(ack.Seq, span(ack.ValidFor), now) {
+	promised := link.session.deadlineOf(ack.Seq, ack.ValidFor)
+	if !link.session.ack(ack.Seq, promised, now) {
 		return
 	}
-	link.Acked, t.lastFailure = true, nil
+	t.lastFailure = noFailure
 	limits := make(map[int64]time.Duration, len(ack.Limits))
 	for _, limit := range ack.Limits {
-		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, span(limit.ValidFor))
+		limits[limit.AcquireId] = link.session.deadlineOf(ack.Seq, limit.ValidFor)
 	}
-	promised := link.session.deadlineOf(ack.Seq, span(ack.ValidFor))
 	first := Never
 	for _, lease := range t.live {
 		if lease.link != link || lease.Phase() == Waiting || (lease.Phase() == Held && !t.Notice(lease, now, fx)) {
 			continue // in the last case its deadline was final
 		}
-		if limit, limited := limits[lease.id]; limited {
-			lease.setDeadline(limit)
-		} else {
-			lease.setDeadline(max(lease.Deadline(), promised))
+		deadline, limited := limits[lease.id]
+		if !limited {
+			deadline = max(lease.Deadline(), promised)
 		}
+		lease.deadline.Store(int64(deadline))
 		if lease.Phase() == Granted {
 			t.deliver(lease.request, now, fx)
 		}
-		first = min(first, lease.Deadline())
+		first = min(first, deadline)
 	}
 	t.sweep(now, fx)
-	if first > now && first != Never { // a lease with a short ttl needs its next ack before the interval is over
+	if first > now { // a lease with a short ttl needs its next ack before the interval is over
 		t.beatBeforeHalf(link, first, now)
 	}
 }
@@ -177,32 +185,33 @@ func (t *Table) sweep(now time.Duration, fx *Effects) {
 	t.endsAt = Never
 	elsewhere := false
 	for _, lease := range t.live {
-		if lease.Phase() != Held {
-			if now >= lease.request.givenUp {
+		at := Never
+		switch lease.Phase() {
+		case Waiting:
+			if at = t.givenUpAt(lease.request); now >= at {
 				t.timeOut(lease.request, now, fx)
-			} else {
-				t.endAt(lease.request.givenUp)
+				continue
 			}
-		} else if t.Notice(lease, now, fx) {
-			t.endAt(lease.Deadline())
+		case Held:
+			if !t.Notice(lease, now, fx) {
+				continue
+			}
+			at = lease.Deadline()
 			elsewhere = elsewhere || lease.link != t.Link()
 		}
+		t.endsAt = min(t.endsAt, at)
 	}
 	t.moving = t.moving && elsewhere
 }
 
 func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Duration, fx *Effects) {
-	if moved := t.moves[id]; moved != nil {
-		t.onNotAdopted(link, moved, refusal, now, fx)
-		return
-	}
 	lease := t.live[id]
 	if lease == nil {
 		t.answer(id, answer{refusal: refusal}, now, fx)
 		return
 	}
 	if lease.former == link {
-		lease.former, lease.crossed = nil, false
+		lease.leaveFormer()
 	}
 	if lease.link != link || lease.Phase() == Held {
 		return
@@ -215,10 +224,8 @@ func (t *Table) onRefused(link *Link, id int64, refusal *Refusal, now time.Durat
 // turnAway: the broker drains. It has the request ask another one. False: the refusal is the answer.
 func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now time.Duration, fx *Effects) bool {
 	only := t.config.Brokers == 1
-	for _, lease := range t.live {
-		if only && lease.Phase() == Held && lease.link == link {
-			return false
-		}
+	if only && t.any(func(lease *Lease) bool { return lease.Phase() == Held && lease.link == link }) {
+		return false
 	}
 	t.lastFailure, request.turnedAway = refusal, true
 	t.strand(request, now)
@@ -226,8 +233,7 @@ func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now tim
 		t.leave(link)
 		return true
 	}
-	link.draining = true
-	t.moveOn(now)
+	t.drains(link, now)
 	if link != t.Link() && t.Link().streaming {
 		t.send(request, now, fx)
 	}
@@ -237,14 +243,11 @@ func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now tim
 // onGone: its session does not have the lease any more.
 func (t *Table) onGone(lease *Lease, cause, message string, fx *Effects) {
 	if lease.Phase() == Held {
-		t.lose(lease, cause, message, true, fx)
+		t.end(lease, cause, message, true, nil, fx)
 		return
 	}
-	for _, other := range lease.request.Leases {
-		if other != lease && other.Phase() == Granted && other.link != nil {
-			t.sendRelease(other.link, other.id, &giving{lease: other})
-		}
-	}
+	lease.phase.Store(int32(Ended))
+	t.withdraw(lease.request)
 	t.refuse(lease.request, Refuse("LEASE_LOST", "lost before use: "+message), fx)
 }
 
@@ -258,51 +261,39 @@ func (t *Table) onLost(lease *Lease, lost *pb.LeaseLost, now time.Duration, fx *
 	}
 }
 
-// OnBroken is called when the stream of this link has ended, or must end.
-func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *Effects) {
-	all := t.ordered()
-	for _, lease := range all {
-		if lease.to == link {
-			t.unaskMove(lease) // to be asked again
+// OnBroken is called when the stream of this link has ended, or must end. failure: its status; nil: no error.
+func (t *Table) OnBroken(link *Link, cause, why string, failure *Refusal, now time.Duration, fx *Effects) {
+	for _, lease := range t.ordered() {
+		if t.adopter(lease) == link {
+			delete(t.asked, lease.toID) // to be asked again
 		}
 		if lease.former == link {
-			lease.former, lease.crossed = nil, false
+			lease.leaveFormer()
 		}
-	}
-	for _, lease := range all {
 		if lease.link != link || lease.Phase() != Held {
 			continue
 		}
 		if t.survives(lease, now) {
 			t.orphan(lease, why)
-		} else if now < lease.Deadline() {
-			t.lose(lease, cause, why, true, fx)
 		} else {
-			t.lose(lease, CauseLapsed, why, true, fx)
+			t.end(lease, lease.causeNow(cause, now), why, true, nil, fx)
 		}
 	}
+	t.lastFailure = cmp.Or(failure, t.lastFailure)
 	for _, request := range t.waiting() {
-		if request.link == link || (request.link == nil && link == t.Link()) {
+		if request.link() == link || (request.link() == nil && link == t.Link()) {
 			t.strand(request, now)
+		}
+		if request.link() == nil && failure != nil && failure.Permanent() {
+			t.refuse(request, failure, fx)
 		}
 	}
 	gone := answer{refusal: Refuse(Unreachable, why), broken: !link.leaving}
-	link.streaming, link.Opened, link.draining, link.leaving, link.heartbeatDue = false, false, false, false, false
-	link.commands, link.urgent, link.ahead = nil, nil, nil
+	*link = Link{}
 	for id, asked := range t.asked {
 		if asked.link == link {
 			t.answer(id, gone, now, fx)
 		}
 	}
 	t.moveOn(now)
-}
-
-// OnStatus tells why a stream broke.
-func (t *Table) OnStatus(why *Refusal, fx *Effects) {
-	t.lastFailure = why
-	for _, request := range t.waiting() {
-		if why.Permanent() && request.link == nil {
-			t.refuse(request, why, fx)
-		}
-	}
 }

@@ -3,6 +3,8 @@
 package locktable
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +19,53 @@ func (fx Effects) Run() {
 	for _, effect := range fx {
 		effect()
 	}
+}
+
+// tell has somebody told, unless nobody asked.
+func tell[T any](told func(T), what T, fx *Effects) {
+	if told != nil {
+		*fx = append(*fx, func() { told(what) })
+	}
+}
+
+// Reasons that are no RefusalReason of the contract.
+const (
+	Unreachable  = "UNREACHABLE"
+	ClientClosed = "CLIENT_CLOSED"
+)
+
+// Refusal says why there is no lock. Reason: the name of a RefusalReason without its prefix, or one of the above.
+type Refusal struct {
+	Reason string
+	Wire   *pb.Refusal // never nil; its reason does not count
+}
+
+// Refuse makes one.
+func Refuse(reason, message string) *Refusal {
+	return &Refusal{Reason: reason, Wire: &pb.Refusal{Message: message}}
+}
+
+// hasEnded is the answer to those who want something of a lock that has ended. noFailure: nothing is known against the
+// brokers.
+var (
+	hasEnded  = Refuse("NOT_HOLDER", "the lock has ended")
+	noFailure = Refuse("", "")
+)
+
+// nameOf cuts the prefix off. A value of a newer contract is named by its number.
+func nameOf(name, prefix string) string {
+	if cut, found := strings.CutPrefix(name, prefix); found {
+		return cut
+	}
+	return "UNKNOWN_" + name
+}
+
+// is tells whether the reason is one of these.
+func (r *Refusal) is(reasons ...string) bool { return slices.Contains(reasons, r.Reason) }
+
+// Permanent tells whether no further attempt of this client can have another answer.
+func (r *Refusal) Permanent() bool {
+	return r.is("INVALID_ARGUMENT", "NOT_SUPPORTED", "UNAUTHENTICATED", "PERMISSION_DENIED", "FOREIGN_KEY")
 }
 
 // Phase is how far a lease has come.
@@ -48,11 +97,7 @@ type Request struct {
 	asked      time.Duration
 	waitUntil  time.Duration
 	stranded   time.Duration // since when no broker has this request; Never: one has
-	givenUp    time.Duration // when it has waited for too long
-	link       *Link         // the session it was sent through
-	oneTry     bool
-	turnedAway bool // refused by a draining broker
-	sent       bool
+	turnedAway bool          // refused by a draining broker
 	bytes      int
 	requestID  string // of its place in the queue; one try has none
 }
@@ -62,11 +107,13 @@ func (r *Request) Answered() bool { return r.answer == nil }
 
 func (r *Request) first() int64 { return r.Leases[0].id }
 
+// link is the session that it was sent through, until it is answered.
+func (r *Request) link() *Link { return r.Leases[0].link }
+
 // unsend: no session has it.
 func (r *Request) unsend() {
-	r.link = nil
 	for _, lease := range r.Leases {
-		lease.setPhase(Waiting)
+		lease.phase.Store(int32(Waiting))
 		lease.link = nil
 	}
 }
@@ -97,11 +144,10 @@ type Lease struct {
 	downgrading int              // sent, not answered
 	stays       bool             // no session can adopt it
 	link        *Link            // the session that has it; nil: its former promise is all that is left
-	to          *Link            // the session that was asked to adopt it, as toID
-	toID        int64
-	moveKey     string // of the adoption, until one has succeeded: a try whose answer was lost may have
-	former      *Link  // of a waiting one: the session it has left, until the next has its place
-	crossed     bool   // that session has granted it: to be given back there
+	toID        int64            // of the adoption that is asked for, or was
+	moveKey     string           // of the adoption, until one has succeeded: a try whose answer was lost may have
+	former      *Link            // of a waiting one: the session it has left, until the next has its place
+	crossed     bool             // that session has granted it: to be given back there
 	change      *change
 }
 
@@ -111,15 +157,28 @@ func (l *Lease) Phase() Phase { return Phase(l.phase.Load()) }
 // Deadline is until when the lease may be believed in.
 func (l *Lease) Deadline() time.Duration { return time.Duration(l.deadline.Load()) }
 
-func (l *Lease) setPhase(phase Phase) { l.phase.Store(int32(phase)) }
+// leaveFormer: the session that it has left matters no more.
+func (l *Lease) leaveFormer() { l.former, l.crossed = nil, false }
 
-func (l *Lease) setDeadline(at time.Duration) { l.deadline.Store(int64(at)) }
+// causeNow is why it ends now, unless its deadline has passed before.
+func (l *Lease) causeNow(cause string, now time.Duration) string {
+	if now >= l.Deadline() {
+		return CauseLapsed
+	}
+	return cause
+}
+
+// name is that of a lock, and of one grant of it.
+type name struct {
+	namespace, key string
+	token          int64
+}
+
+func (l *Lease) name() name { return name{l.Spec.Namespace, l.Spec.Key, l.Token} }
 
 // same tells whether two are holds of one reentrant lease.
 func (l *Lease) same(other *Lease) bool {
-	a, b := l.Spec, other.Spec
-	return l == other || (a.Reentrant && b.Reentrant && l.Token == other.Token && a.Key == b.Key &&
-		a.Namespace == b.Namespace)
+	return l == other || (l.Spec.Reentrant && other.Spec.Reentrant && l.name() == other.name())
 }
 
 // change is what others are to see of a held lease, until an adoption in its session shows it.
@@ -129,17 +188,19 @@ type change struct {
 	told []func(*Refusal)
 }
 
-// answer is what came for a command; without a refusal it is done.
+// answer is what came for a command; without anything it is done.
 type answer struct {
 	refusal *Refusal
+	grant   *pb.Grant
 	outcome pb.ReleaseOutcome
 	broken  bool // the stream ended without one
 }
 
-// question is a command that waits for its answer, but for acquires and moves.
+// question is a command that waits for its answer, but for acquires. One of the last three hears it.
 type question struct {
 	link  *Link
-	back  *giving // of a release; heard is nil then
+	back  *giving
+	moves *Lease
 	heard func(answer, time.Duration, *Effects)
 }
 
@@ -148,7 +209,7 @@ type question struct {
 type giving struct {
 	lease   *Lease
 	lapsed  bool
-	tell    func(pb.ReleaseOutcome) // when all have answered; may be nil
+	told    func(pb.ReleaseOutcome) // the outcome, when all have answered; may be nil
 	key     string
 	missing int
 	broken  bool
@@ -162,10 +223,15 @@ const (
 	alreadyGone = pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
 )
 
-// better is the outcome of two sessions of which only one has had the lease.
+// better is the outcome of two sessions of which only one has had the lease. One of a newer contract is not known.
 func better(a, b pb.ReleaseOutcome) pb.ReleaseOutcome {
-	if a == released || b == alreadyGone || (a == stillHeld && b != released) {
-		return a
+	switch {
+	case a == released || b == released:
+		return released
+	case a == stillHeld || b == stillHeld:
+		return stillHeld
+	case a == alreadyGone && b == alreadyGone:
+		return alreadyGone
 	}
-	return b
+	return unknown
 }

@@ -3,7 +3,7 @@
 package locktable
 
 import (
-	"slices"
+	"cmp"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -12,26 +12,14 @@ import (
 
 // Leases that move to another session: "Moving a lease" in session.md.
 
-const (
-	retryPause        = 100 * time.Millisecond
-	longestRetryPause = 500 * time.Millisecond
-)
-
 func pauseOf(refusal *Refusal) time.Duration {
 	return min(max(span(refusal.Wire.RetryAfter), retryPause), longestRetryPause)
 }
 
-func (t *Table) onDraining(link *Link, timeLeft, now time.Duration) {
-	link.draining, link.drainedAt = true, now+timeLeft
-	if t.config.Brokers == 1 || !link.adopts {
-		t.cannotFollow(timeLeft)
-	}
+// drains: this link's broker takes nothing new any more.
+func (t *Table) drains(link *Link, now time.Duration) {
+	link.draining = true
 	t.moveOn(now)
-}
-
-func (t *Table) cannotFollow(timeLeft time.Duration) {
-	t.DrainingFor = timeLeft
-	t.wakeAt(0)
 }
 
 // moveOn leaves the present broker, if it drains: the other link becomes the present one. While that still has a stream
@@ -43,9 +31,8 @@ func (t *Table) moveOn(now time.Duration) {
 	}
 	t.Present = 1 - t.Present
 	t.moving = true
-	t.wakeAt(0)
 	for _, request := range t.waiting() {
-		if request.link != old {
+		if request.link() != old {
 			continue
 		}
 		if request.requestID == "" {
@@ -64,38 +51,24 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 	t.movesAt, t.moving = Never, false
 	link := t.Link()
 	ready := link.Opened && !link.leaving && !link.draining
-	type name struct {
-		token          int64
-		namespace, key string
-	}
-	reentrant := map[name]int{}
-	var groups [][]*Lease // the holds of one reentrant lease, or another lease
+	groups := map[name][]*Lease{} // the holds of each reentrant lease
 	for _, lease := range t.ordered() {
 		if lease.Phase() != Held || (lease.link == link && lease.change == nil) {
 			continue
 		}
 		t.moving = t.moving || lease.link != link
-		if !ready || lease.stays || lease.to != nil ||
-			(lease.link != nil && (!lease.link.adopts || lease.link.leaving)) {
-			continue
-		}
-		if !link.adopts {
+		switch {
+		case !ready || lease.stays || t.adopter(lease) != nil || (lease.link != nil && !lease.link.movable()):
+		case !link.adopts:
 			t.stay(lease, now)
-			continue
+		case lease.Spec.Reentrant:
+			groups[lease.name()] = append(groups[lease.name()], lease)
+		default:
+			t.move(link, lease)
 		}
-		of := name{lease.Token, lease.Spec.Namespace, lease.Spec.Key}
-		if at, known := reentrant[of]; known && lease.Spec.Reentrant {
-			groups[at] = append(groups[at], lease)
-			continue
-		}
-		reentrant[of] = len(groups)
-		groups = append(groups, []*Lease{lease})
 	}
 	for _, holds := range groups {
-		// The adoption must name the mode, which is known when the downgrade is answered.
-		if !slices.ContainsFunc(holds, func(hold *Lease) bool { return hold.downgrading > 0 }) {
-			t.move(holds, link)
-		}
+		t.move(link, holds...)
 	}
 	if ready {
 		t.freeLeftovers(link)
@@ -117,26 +90,26 @@ func adopt(lease *Lease, key string, holds int) *pb.SessionCommand {
 		LeaseId: lease.LeaseID, Lock: spec, RequestId: key, HoldCount: int32(holds)}}}
 }
 
-func (t *Table) move(holds []*Lease, link *Link) {
+// move has the holds of one reentrant lease, or another lease, adopted.
+func (t *Table) move(link *Link, holds ...*Lease) {
 	key := ""
 	for _, hold := range holds {
-		if key == "" {
-			key = hold.moveKey
+		if hold.downgrading > 0 {
+			return // the adoption must name the mode, which is known when the downgrade is answered
 		}
+		key = cmp.Or(key, hold.moveKey)
 	}
-	if key == "" {
-		key = secret()
-	}
+	key = cmp.Or(key, secret())
 	command := adopt(holds[0], key, len(holds))
 	command.Id = t.takeIDs(len(holds))
 	for i, hold := range holds {
-		hold.to, hold.toID, hold.moveKey = link, command.Id+int64(i), key
-		t.moves[hold.toID] = hold
+		hold.toID, hold.moveKey = command.Id+int64(i), key
+		t.asked[hold.toID] = question{link: link, moves: hold}
 		if hold.change != nil {
 			hold.change.sent = hold.change.spec
 		}
 	}
-	link.add(command)
+	link.add(command, proto.Size(command))
 }
 
 // freeLeftovers adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in
@@ -146,16 +119,16 @@ func (t *Table) freeLeftovers(link *Link) {
 	t.leftovers = nil
 	for _, back := range left {
 		if !link.adopts {
-			t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Release{Release: &pb.ReleaseLease{
-				LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}}, func(answer, time.Duration, *Effects) {})
+			t.ask(question{link: link}, &pb.SessionCommand{Command: &pb.SessionCommand_Release{
+				Release: &pb.ReleaseLease{LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}})
 			continue
 		}
-		id := t.ask(link, adopt(back.lease, back.key, 1), func(a answer, now time.Duration, fx *Effects) {
-			if a.refusal != nil && !a.broken && !a.refusal.Permanent() && !a.refusal.is("NOT_HOLDER", Unreachable) {
+		again := func(a answer, now time.Duration, _ *Effects) {
+			if a.refusal != nil && !a.refusal.Permanent() && !a.refusal.is("NOT_HOLDER", Unreachable) {
 				t.leaveOver(back, now+pauseOf(a.refusal))
 			}
-		})
-		t.sendRelease(link, id, back)
+		}
+		t.sendRelease(link, t.ask(question{link: link, heard: again}, adopt(back.lease, back.key, 1)), back)
 	}
 }
 
@@ -167,14 +140,14 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	delete(t.live, lease.id)
 	lease.id = lease.toID
 	t.live[lease.id] = lease
-	t.unaskMove(lease)
+	delete(t.asked, lease.id)
 	lease.link, lease.moveKey, lease.risk = link, "", ""
 	lease.LeaseID, lease.HolderID = grant.LeaseId, grant.HolderId
 	if grant.FencingToken != lease.Token {
-		t.lose(lease, "TAKEN", "it was adopted under another fencing token", false, fx)
+		t.end(lease, "TAKEN", "it was adopted under another fencing token", false, nil, fx)
 		return
 	}
-	lease.setDeadline(link.session.deadlineOf(grant.EchoSeq, span(grant.ValidFor)))
+	lease.deadline.Store(int64(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor)))
 	if changed := lease.change; changed != nil && changed.sent != nil {
 		lease.Spec = changed.sent
 		if changed.sent == changed.spec {
@@ -186,13 +159,10 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	if !t.Notice(lease, now, fx) {
 		return
 	}
-	t.endAt(lease.Deadline())
+	t.endsAt = min(t.endsAt, lease.Deadline())
 	t.beatBeforeHalf(link, lease.Deadline(), now)
 	t.sendDowngrades(lease)
-	if lease.Spec.Reentrant {
-		t.sendHeldBack(now, fx)
-	}
-	if link != t.Link() { // that broker drains already
+	if lease.Spec.Reentrant || link != t.Link() { // an acquire waited for its arrival; or that broker drains already
 		t.moveAt(now)
 	}
 }
@@ -200,13 +170,13 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now time.Duration, fx *Effects) {
 	key := lease.moveKey
 	for _, hold := range t.holdsOf(lease) {
-		if hold.to == nil || hold.moveKey != key { // the refusal is that of all holds
+		if t.adopter(hold) == nil || hold.moveKey != key { // the refusal is that of all holds
 			continue
 		}
-		t.unaskMove(hold)
+		delete(t.asked, hold.toID)
 		switch {
 		case refusal.is("NOT_HOLDER"):
-			t.lose(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, true, fx)
+			t.end(hold, "TAKEN", "it could not be taken over: "+refusal.Wire.Message, true, nil, fx)
 		case refusal.is("NOT_SUPPORTED") && hold.modeUnsure:
 			hold.modeUnsure, hold.downgraded = false, !hold.downgraded
 			t.moveAt(now)
@@ -221,8 +191,7 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 		}
 	}
 	if refusal.is("DRAINING") {
-		link.draining = true
-		t.moveOn(now)
+		t.drains(link, now)
 	}
 }
 
@@ -231,7 +200,7 @@ func (t *Table) stay(lease *Lease, now time.Duration) {
 	lease.stays, lease.moveKey = true, ""
 	t.sendDowngrades(lease)
 	if lease.link != nil && lease.link.drainedAt != Never {
-		t.cannotFollow(max(lease.link.drainedAt-now, 0))
+		t.DrainingFor = max(lease.link.drainedAt-now, 0)
 		lease.link.drainedAt = Never
 	}
 }
@@ -257,19 +226,19 @@ func (t *Table) sendDowngrades(lease *Lease) {
 	if lease.link == nil || (lease.moveKey != "" && !lease.stays) {
 		return
 	}
-	for _, tell := range lease.downgrades {
+	for _, told := range lease.downgrades {
 		holds := t.holdsOf(lease)
 		for _, hold := range holds {
 			hold.downgrading++
 		}
-		t.ask(lease.link, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
-			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}},
-			func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, tell, a.refusal, now, fx) })
+		heard := func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, told, a.refusal, now, fx) }
+		t.ask(question{link: lease.link, heard: heard}, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
+			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}})
 	}
 	lease.downgrades = nil
 }
 
-func (t *Table) onDowngraded(holds []*Lease, tell func(*Refusal), refusal *Refusal, now time.Duration, fx *Effects) {
+func (t *Table) onDowngraded(holds []*Lease, told func(*Refusal), refusal *Refusal, now time.Duration, fx *Effects) {
 	for _, hold := range holds {
 		hold.downgrading--
 	}
@@ -277,17 +246,20 @@ func (t *Table) onDowngraded(holds []*Lease, tell func(*Refusal), refusal *Refus
 		hold.downgraded = hold.downgraded || refusal == nil
 		hold.modeUnsure = hold.modeUnsure || refusal != nil
 	}
-	*fx = append(*fx, func() { tell(refusal) })
+	tell(told, refusal, fx)
 	if t.moving {
 		t.sendMoves(now, fx)
 	}
 }
 
-// leave says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream.
+// leave says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it
+// has not heard of. Waiting requests go to the next stream.
 func (t *Table) leave(link *Link) {
-	link.sayGoodbye()
+	link.commands = link.commands[:link.room()]
+	link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)
+	link.leaving, link.heartbeatDue, link.heartbeatAt = true, false, Never
 	for _, request := range t.waiting() {
-		if request.link == link {
+		if request.link() == link {
 			request.unsend()
 		}
 	}
@@ -295,13 +267,10 @@ func (t *Table) leave(link *Link) {
 
 // leaveWhenEmpty leaves a former broker that has nothing of this client any more.
 func (t *Table) leaveWhenEmpty(link *Link) {
-	if link == t.Link() || !link.usable() {
+	if link == t.Link() || !link.usable() || t.any(func(lease *Lease) bool {
+		return lease.link == link || lease.former == link
+	}) {
 		return
-	}
-	for _, lease := range t.live {
-		if lease.link == link || lease.former == link || lease.to == link {
-			return
-		}
 	}
 	for _, asked := range t.asked {
 		if asked.link == link {
@@ -311,25 +280,5 @@ func (t *Table) leaveWhenEmpty(link *Link) {
 	t.leave(link)
 }
 
-// grantByFormer: a former session has granted what has gone to another one. That is never believed in. It is given back
-// when the next broker has the place.
-func (t *Table) grantByFormer(link *Link, id int64, lease *Lease) {
-	if lease != nil && lease.former == link {
-		lease.crossed = true
-	} else if !link.leaving {
-		link.addOf(release(t.takeIDs(1), id, false), smallBytes)
-	}
-}
-
-// hasArrived: the present broker has the request, and so its place. The former session matters no more.
-func (t *Table) hasArrived(lease *Lease) {
-	for _, part := range lease.request.Leases {
-		if part.former == nil || (part.crossed && part != lease) {
-			continue
-		}
-		if part.crossed {
-			t.grantByFormer(part.former, part.id, nil)
-		}
-		part.former, part.crossed = nil, false
-	}
-}
+// giveUp has a former session free what it has granted, but what has gone to another one: that is never believed in.
+func (t *Table) giveUp(link *Link, id int64) { link.add(release(t.takeIDs(1), id, false), smallBytes) }

@@ -311,24 +311,55 @@ func TestAnUnknownDowngradeTriesTheOtherMode(t *testing.T) {
 	s.check(again.GetAdopt().Lock.Mode == pb.LockMode_LOCK_MODE_SHARED, "the other mode")
 }
 
-func TestReentrantHoldsMoveTogether(t *testing.T) {
-	says(t, "all holds move in one command.")
-	s := newStage(t, 2)
+// reentrant are three holds of one lock, through a broker that drains; another one has opened.
+func reentrant(t *testing.T, before func(*stage, []*hold)) (s *stage, holds []*hold, adopt *pb.SessionCommand) {
+	t.Helper()
+	s = newStage(t, 2)
 	s.start()
 	s.open()
-	var holds []*hold
 	for range 3 {
 		holds = append(holds, s.hold(&pb.LockSpec{Key: "k", Owner: "me", Reentrant: true}, nil))
 	}
+	before(s, holds)
 	s.drain()
 	s.start()
 	s.open()
 	sent := s.sent()
 	s.expect(sent, "adopt")
 	s.check(sent[0].GetAdopt().HoldCount == 3, "of three holds")
+	return s, holds, sent[0]
+}
+
+func TestReentrantHoldsMoveTogether(t *testing.T) {
+	says(t, "all holds move in one command.")
+	s, holds, adopt := reentrant(t, func(*stage, []*hold) {})
 	for i, h := range holds {
-		s.grantBy(s.table.Link(), sent[0].Id+int64(i), &pb.Grant{})
+		s.grantBy(s.table.Link(), adopt.Id+int64(i), &pb.Grant{})
 		s.check(h.held() && h.lease.link == s.table.Link(), "hold %d has moved", i)
+	}
+}
+
+func TestARefusalIsThatOfAllHolds(t *testing.T) {
+	says(t, "all holds move in one command.")
+	s, holds, adopt := reentrant(t, func(*stage, []*hold) {})
+	s.refuse(adopt.Id, "NOT_HOLDER")
+	for i, h := range holds {
+		s.check(h.lost == 1 && h.lease.Cause == "TAKEN", "hold %d is lost", i)
+	}
+}
+
+func TestADowngradeIsThatOfAllHolds(t *testing.T) {
+	says(t, "SHARED once LeaseDowngraded has come.")
+	_, _, adopt := reentrant(t, func(s *stage, holds []*hold) {
+		s.do(func(fx *Effects) { s.table.Downgrade(holds[1].lease, func(*Refusal) {}, fx) })
+		id := s.only(s.sent(), "downgrade").Id
+		s.hearBy(s.table.Link(), &pb.SessionEvent{Id: id, Event: &pb.SessionEvent_Downgraded{
+			Downgraded: &pb.LeaseDowngraded{}}})
+		s.release(holds[1], nil)
+		holds[1] = s.hold(&pb.LockSpec{Key: "k", Owner: "me", Reentrant: true}, nil)
+	})
+	if adopt.GetAdopt().Lock.Mode != pb.LockMode_LOCK_MODE_SHARED {
+		t.Error("the others do not know of it")
 	}
 }
 
@@ -338,8 +369,10 @@ func TestAReentrantAcquireWaitsForTheMove(t *testing.T) {
 	d := newDrained(t, spec())
 	again := d.ask(Forever, spec())
 	d.expect(d.sent(), "")
-	d.arrives(3 * second)
+	d.ask(Forever, &pb.LockSpec{Key: "k", Owner: "another", Reentrant: true})
 	d.expect(d.sent(), "acquire")
+	d.arrives(3 * second)
+	d.expect(d.tick(0), "acquire")
 	d.grant(again, 3*second, 0)
 	d.check(again.held(), "it is granted")
 }

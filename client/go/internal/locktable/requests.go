@@ -9,51 +9,42 @@ import (
 
 	pb "distlock.dev/client/go/distlockv1"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Wait is how long a request may wait: Forever, OneTry, or a duration.
-type Wait = time.Duration
-
-// The two waits that are no duration.
-const (
-	Forever = Never
-	OneTry  = Wait(0)
-)
-
-// Acquire takes all of specs or none. The table owns specs from now on. onQueued may be nil.
-func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), onQueued func(*pb.AcquireQueued),
-	now time.Duration, fx *Effects) *Request {
+// Acquire takes all of specs or none, and waits for Forever, OneTry or a duration. The table owns specs from now on.
+// onQueued may be nil.
+func (t *Table) Acquire(specs []*pb.LockSpec, wait time.Duration, answer func(*Refusal),
+	onQueued func(*pb.AcquireQueued), now time.Duration, fx *Effects) *Request {
 	made := &struct { // one allocation for all
 		request Request
 		lease   [1]Lease
 		listed  [1]*Lease
-	}{}
+	}{request: Request{answer: answer, onQueued: onQueued, asked: now, waitUntil: Never, stranded: Never, bytes: 64}}
 	request, leases := &made.request, made.lease[:]
 	if request.Leases = made.listed[:0]; len(specs) > 1 {
 		leases = make([]Lease, len(specs))
 	}
-	request.answer, request.onQueued, request.asked, request.waitUntil = answer, onQueued, now, Never
-	request.oneTry, request.stranded, request.bytes = wait <= OneTry, Never, 64
 	first := t.takeIDs(len(specs))
 	for i, spec := range specs {
+		if wait <= OneTry {
+			spec.MaxWait = &durationpb.Duration{}
+		}
 		lease := &leases[i]
 		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
 		request.Leases = append(request.Leases, lease)
+		t.live[lease.id] = lease
 		request.bytes += proto.Size(spec) + frame
 	}
 	if t.closed {
 		t.refuse(request, Refuse(ClientClosed, "the client was closed"), fx)
 		return request
 	}
+	if wait > OneTry {
+		request.requestID = string(strconv.AppendInt(t.prefix, first, 10))
+	}
 	if wait > OneTry && wait != Forever {
 		request.waitUntil = now + min(wait, longestSpan)
-	}
-	if !request.oneTry {
-		var buffer [64]byte
-		request.requestID = string(strconv.AppendInt(append(buffer[:0], t.prefix...), first, 10))
-	}
-	for _, lease := range request.Leases {
-		t.live[lease.id] = lease
 	}
 	if !t.Link().Opened {
 		request.stranded = now
@@ -73,45 +64,37 @@ func (t *Table) Cancel(request *Request, fx *Effects) {
 	}
 }
 
-// Release gives a lease back. It ends for the program at once; tell hears the broker's answer, and may be nil.
-func (t *Table) Release(lease *Lease, tell func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
+// Release gives a lease back. It ends for the program at once; told hears the broker's answer, and may be nil.
+func (t *Table) Release(lease *Lease, told func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
 	if lease.Phase() != Held {
-		if tell != nil {
-			*fx = append(*fx, func() { tell(alreadyGone) })
-		}
+		tell(told, alreadyGone, fx)
 		return
 	}
-	late := now >= lease.Deadline()
-	t.giveBack(lease, late, false, tell, fx)
-	if late {
-		t.end(lease, CauseLapsed, "released after its deadline", fx)
-	} else {
-		t.end(lease, CauseGivenBack, "", fx)
-	}
+	t.end(lease, lease.causeNow(CauseGivenBack, now), "released after its deadline", false, told, fx)
 }
 
 // Downgrade makes an exclusive lease shared.
-func (t *Table) Downgrade(lease *Lease, tell func(*Refusal), fx *Effects) {
-	if isKept(lease, "", tell, fx) {
-		lease.downgrades = append(lease.downgrades, tell)
+func (t *Table) Downgrade(lease *Lease, told func(*Refusal), fx *Effects) {
+	if isKept(lease, "", told, fx) {
+		lease.downgrades = append(lease.downgrades, told)
 		t.sendDowngrades(lease)
 	}
 }
 
 // isKept refuses what cannot be done with a lease, because it has ended or as unable says.
-func isKept(lease *Lease, unable string, tell func(*Refusal), fx *Effects) bool {
-	problem := Refuse("NOT_SUPPORTED", unable)
+func isKept(lease *Lease, unable string, told func(*Refusal), fx *Effects) bool {
 	if lease.Phase() != Held || (lease.link != nil && lease.link.leaving) {
-		problem = hasEnded()
-	} else if unable == "" {
-		return true
+		tell(told, hasEnded, fx)
+		return false
 	}
-	*fx = append(*fx, func() { tell(problem) })
-	return false
+	if unable != "" {
+		tell(told, Refuse("NOT_SUPPORTED", unable), fx)
+	}
+	return unable == ""
 }
 
 // Proclaim changes what others see of a held lease: its session adopts it anew.
-func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Refusal), now time.Duration,
+func (t *Table) Proclaim(lease *Lease, metadata map[string]string, told func(*Refusal), now time.Duration,
 	fx *Effects) {
 	unable := ""
 	if lease.Spec.Reentrant {
@@ -119,7 +102,7 @@ func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Re
 	} else if lease.stays || (lease.link != nil && !lease.link.adopts) {
 		unable = "the broker is too old to change what is shown of a lock"
 	}
-	if !isKept(lease, unable, tell, fx) {
+	if !isKept(lease, unable, told, fx) {
 		return
 	}
 	if lease.change == nil {
@@ -128,7 +111,7 @@ func (t *Table) Proclaim(lease *Lease, metadata map[string]string, tell func(*Re
 	spec := proto.Clone(lease.Spec).(*pb.LockSpec)
 	proto.Merge(spec, &pb.LockSpec{Metadata: metadata})
 	lease.change.spec = spec
-	lease.change.told = append(lease.change.told, tell)
+	lease.change.told = append(lease.change.told, told)
 	t.moveAt(now)
 }
 
@@ -139,11 +122,7 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 		t.refuse(request, Refuse(ClientClosed, "the client was closed while this waited"), fx)
 	}
 	for _, lease := range t.ordered() {
-		cause := CauseClientClosed
-		if now >= lease.Deadline() {
-			cause = CauseLapsed
-		}
-		t.end(lease, cause, "the client was closed", fx)
+		t.end(lease, lease.causeNow(CauseClientClosed, now), "the client was closed", true, nil, fx)
 	}
 	for _, link := range t.Links {
 		if link.usable() {
@@ -155,18 +134,17 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 // Start gives the present link a new stream. claim is of this process, for a broker that can see its end; nil: none.
 func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 	link := t.Link()
-	link.start(now, t.config.ConnectTimeout)
-	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{
-		Open: &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}}})
+	*link = Link{streaming: true, mostAhead: mostAhead, maxBytes: messageBytes, heartbeatAt: Never, drainedAt: Never,
+		session: belief{lastAcked: -1, deadline: now + t.config.ConnectTimeout}}
+	link.session.sentAt[0] = now
+	opening := &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}
+	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{Open: opening}},
+		proto.Size(opening)+smallBytes)
 	t.sessions++
-	t.wakeAt(link.session.deadline)
 	for _, lease := range t.live {
 		lease.stays = false
 	}
 	t.sendHeldBack(now, fx)
-	if t.closed {
-		t.leave(link)
-	}
 }
 
 // Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
@@ -174,22 +152,11 @@ func (t *Table) Authenticate(link *Link, authorization string) {
 	if link.Authenticates && link.usable() {
 		link.proof, link.ProofRefused = t.takeIDs(1), false
 		link.add(&pb.SessionCommand{Id: link.proof, Command: &pb.SessionCommand_Authenticate{
-			Authenticate: &pb.Authenticate{Authorization: authorization}}})
+			Authenticate: &pb.Authenticate{Authorization: authorization}}}, len(authorization)+smallBytes)
 	}
 }
 
-// Lapsed tells whether the broker has not been heard for too long: the stream must be ended.
-func (t *Table) Lapsed(link *Link, now time.Duration) bool {
-	return link.streaming && link.session.lapsed(now)
-}
-
-// Pack makes the next message for this link's stream, or returns nil.
-func (t *Table) Pack(link *Link, now time.Duration) *pb.SessionRequest {
-	t.leaveWhenEmpty(link)
-	return link.pack(now)
-}
-
-// Ready tells whether Pack would have something.
+// Ready tells whether the link has something to Pack.
 func (t *Table) Ready(link *Link) bool {
 	t.leaveWhenEmpty(link)
 	return link.ready()
@@ -203,44 +170,31 @@ func (t *Table) Tick(now time.Duration, fx *Effects) {
 	if now >= t.movesAt {
 		t.sendMoves(now, fx)
 	}
-	t.Wake = min(t.endsAt, t.movesAt)
 	for _, link := range t.Links {
-		if !link.streaming {
-			continue
-		}
-		t.wakeAt(link.session.deadline)
-		if link.Opened && !link.leaving {
-			if now >= link.heartbeatAt {
-				link.heartbeatDue, link.heartbeatAt = true, now+link.interval
-			}
-			t.wakeAt(link.heartbeatAt)
+		if link.streaming && now >= link.heartbeatAt {
+			link.heartbeatDue, link.heartbeatAt = true, now+link.interval
 		}
 	}
 }
 
-// schedule sets when a waiting request is given up.
-func (t *Table) schedule(request *Request) {
-	at := request.waitUntil
-	if request.stranded != Never {
-		at = min(at, request.stranded+t.patience(request))
-	} else if at != Never {
-		at += answerGrace
-	}
-	request.givenUp = at
-	t.endAt(at)
-}
+// schedule sees that a waiting request is given up in time.
+func (t *Table) schedule(request *Request) { t.endsAt = min(t.endsAt, t.givenUpAt(request)) }
 
-// patience is for how long a broker is looked for.
-func (t *Table) patience(request *Request) time.Duration {
+// givenUpAt is when a request has waited for too long: for its answer, or for a broker to be found.
+func (t *Table) givenUpAt(request *Request) time.Duration {
 	switch {
+	case request.stranded == Never && request.waitUntil == Never:
+		return Never
+	case request.stranded == Never:
+		return request.waitUntil + answerGrace
 	case t.config.UnreachableAfter > 0:
-		return t.config.UnreachableAfter
-	case request.oneTry:
-		return time.Second
-	case request.waitUntil == Never:
-		return 10 * time.Second
+		return min(request.waitUntil, request.stranded+t.config.UnreachableAfter)
+	case request.waitUntil != Never:
+		return request.waitUntil
+	case request.requestID == "":
+		return request.stranded + time.Second
 	}
-	return request.waitUntil - request.stranded
+	return request.stranded + 10*time.Second
 }
 
 func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
@@ -248,17 +202,17 @@ func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
 	message := fmt.Sprintf("no answer within the wait of %.3f s", (request.waitUntil - request.asked).Seconds())
 	if request.stranded != Never {
 		since, reason, message = request.stranded, Unreachable, ""
-		if failure := t.lastFailure; failure != nil {
-			if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
-				reason = failure.Reason
-			}
-			if failure.Wire.Message != "" {
-				message = ": " + failure.Wire.Message
-			}
+		if t.lastFailure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
+			reason = t.lastFailure.Reason
+		}
+		if why := t.lastFailure.Wire.Message; why != "" {
+			message = ": " + why
 		}
 		message = fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
 			"DISTLOCK_SERVER", t.config.Address, (now - since).Milliseconds(), message)
 	}
 	t.withdraw(request)
-	t.refuse(request, Refuse(reason, message).waited(now-since), fx)
+	refusal := Refuse(reason, message)
+	refusal.Wire.Waited = durationpb.New(now - since)
+	t.refuse(request, refusal, fx)
 }

@@ -125,7 +125,8 @@ func (s *stage) live(d time.Duration, answer bool, limits ...*pb.LeaseLimit) {
 }
 
 func (s *stage) sentBy(link *Link) []*pb.SessionCommand {
-	return s.table.Pack(link, s.now).GetCommands()
+	s.table.Ready(link)
+	return link.Pack(s.now).GetCommands()
 }
 
 func (s *stage) sent() []*pb.SessionCommand { return s.sentBy(s.table.Link()) }
@@ -244,8 +245,10 @@ func (s *stage) drain() {
 		TimeLeft: durationpb.New(30 * second)}}})
 }
 
-func (s *stage) breaks(link *Link) {
-	s.do(func(fx *Effects) { s.table.OnBroken(link, CauseDisconnected, "the stream ended", s.now, fx) })
+func (s *stage) breaks(link *Link) { s.fails(link, nil) }
+
+func (s *stage) fails(link *Link, status *Refusal) {
+	s.do(func(fx *Effects) { s.table.OnBroken(link, CauseDisconnected, "the stream ended", status, s.now, fx) })
 }
 
 func (s *stage) notice(h *hold) (held bool) {
@@ -253,7 +256,7 @@ func (s *stage) notice(h *hold) (held bool) {
 	return held
 }
 
-func (s *stage) ask(wait Wait, specs ...*pb.LockSpec) *hold {
+func (s *stage) ask(wait time.Duration, specs ...*pb.LockSpec) *hold {
 	h := &hold{}
 	s.do(func(fx *Effects) {
 		h.request = s.table.Acquire(specs, wait, func(r *Refusal) { h.answers = append(h.answers, r) }, nil, s.now, fx)
@@ -265,7 +268,7 @@ func (s *stage) ask(wait Wait, specs ...*pb.LockSpec) *hold {
 
 func key(name string) *pb.LockSpec { return &pb.LockSpec{Key: name} }
 
-func (s *stage) acquire(name string, wait Wait) *hold { return s.ask(wait, key(name)) }
+func (s *stage) acquire(name string, wait time.Duration) *hold { return s.ask(wait, key(name)) }
 
 func (s *stage) acquireAll(names ...string) *hold {
 	var specs []*pb.LockSpec

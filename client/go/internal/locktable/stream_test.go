@@ -84,6 +84,21 @@ func TestClosingSaysGoodbye(t *testing.T) {
 	s.check(s.acquire("k", Forever).refused() == ClientClosed, "nothing is taken any more")
 }
 
+func TestALossBeforeUseRefusesTheWholeAcquire(t *testing.T) {
+	says(t, "When it is lost meanwhile, refuse the acquire with LEASE_LOST.")
+	s := opened(t)
+	h := s.acquireAll("a", "b", "c")
+	s.sent()
+	for i := range int64(2) {
+		s.grantBy(s.table.Link(), h.id()+i, &pb.Grant{})
+	}
+	s.lose(h, "EXPIRED")
+	s.check(h.refused() == "LEASE_LOST" && len(s.table.live) == 0, "it is refused")
+	sent := s.sent()
+	s.expect(sent, "cancel release")
+	s.check(sent[0].GetCancel().AcquireId == h.id()+2 && sent[1].GetRelease().AcquireId == h.id()+1, "of the others")
+}
+
 func TestUnknownEventsAreIgnored(t *testing.T) {
 	says(t, "Ignore an event that you do not know.")
 	s := opened(t)
@@ -182,7 +197,7 @@ func TestMessagesStayBelowTheLimit(t *testing.T) {
 		s.acquire(fmt.Sprint(strings.Repeat("k", 100), i), Forever)
 	}
 	messages, commands := 0, 0
-	for message := s.table.Pack(s.table.Link(), s.now); message != nil; message = s.table.Pack(s.table.Link(), s.now) {
+	for message := s.table.Link().Pack(s.now); message != nil; message = s.table.Link().Pack(s.now) {
 		s.check(proto.Size(message) <= 2000, "%d bytes", proto.Size(message))
 		messages++
 		commands += len(message.Commands)
@@ -239,7 +254,7 @@ func TestIDsAreNeverUsedTwice(t *testing.T) {
 func TestTheThreeWaits(t *testing.T) {
 	says(t, "How long to wait. Unset: until granted. 0: one try, which never queues.")
 	s := opened(t)
-	for _, wait := range []Wait{Forever, OneTry, 2500 * time.Millisecond} {
+	for _, wait := range []time.Duration{Forever, OneTry, 2500 * time.Millisecond} {
 		s.acquire("k", wait)
 	}
 	sent := s.sent()
@@ -276,8 +291,7 @@ func TestAStatusThatCannotChangeRefusesAllThatWaits(t *testing.T) {
 	s := opened(t)
 	h := s.acquire("k", Forever)
 	s.sent()
-	s.breaks(s.table.Link())
-	s.do(func(fx *Effects) { s.table.OnStatus(Refuse("INVALID_ARGUMENT", "no"), fx) })
+	s.fails(s.table.Link(), Refuse("INVALID_ARGUMENT", "no"))
 	s.check(h.refused() == "INVALID_ARGUMENT", "it is refused")
 }
 

@@ -10,9 +10,11 @@
 package locktable
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,8 +24,10 @@ import (
 )
 
 const (
-	answerGrace = 500 * time.Millisecond // beyond a bounded wait, when the broker stays silent
-	leastWait   = time.Millisecond       // 0 would turn a bounded wait into one try
+	answerGrace       = 500 * time.Millisecond // beyond a bounded wait, when the broker stays silent
+	leastWait         = time.Millisecond       // 0 would turn a bounded wait into one try
+	retryPause        = 100 * time.Millisecond // of adoptions
+	longestRetryPause = 500 * time.Millisecond
 )
 
 // Config is what the table knows of its client.
@@ -40,16 +44,14 @@ type Config struct {
 type Table struct {
 	Links       [2]*Link
 	Present     int           // index of the link for new acquires
-	Wake        time.Duration // when Tick must be called
 	DrainingFor time.Duration // the broker goes down then, and not all can follow; Never: that need not be told
 
 	config      Config
 	live        map[int64]*Lease   // by id, in any phase but Ended
-	moves       map[int64]*Lease   // by the id of an adoption that is not answered
-	asked       map[int64]question // the other commands that are not, but acquires
+	asked       map[int64]question // the commands that are not answered, but acquires
 	leftovers   []*giving          // that no session could take back
 	nextID      int64
-	prefix      string // of the request_ids of this table
+	prefix      []byte // of the request_ids of this table
 	sessions    int32  // opened so far
 	closed      bool
 	moving      bool
@@ -61,9 +63,9 @@ type Table struct {
 // New makes an empty table.
 func New(config Config) *Table {
 	return &Table{
-		config: config, Links: [2]*Link{newLink(), newLink()}, live: map[int64]*Lease{}, moves: map[int64]*Lease{},
-		asked: map[int64]question{}, nextID: 1, prefix: secret(), Wake: Never, endsAt: Never, movesAt: Never,
-		DrainingFor: Never}
+		config: config, Links: [2]*Link{{}, {}}, live: map[int64]*Lease{}, asked: map[int64]question{}, nextID: 1,
+		prefix: append(make([]byte, 0, 64), secret()...), endsAt: Never, movesAt: Never,
+		DrainingFor: Never, lastFailure: noFailure}
 }
 
 func secret() string {
@@ -90,57 +92,71 @@ func (t *Table) takeIDs(count int) int64 {
 	return first
 }
 
-func (t *Table) wakeAt(at time.Duration) { t.Wake = min(t.Wake, at) }
-
-func (t *Table) endAt(at time.Duration) {
-	t.endsAt = min(t.endsAt, at)
-	t.wakeAt(at)
+// Wake is when Tick must be called.
+func (t *Table) Wake() time.Duration {
+	wake := min(t.endsAt, t.movesAt)
+	if t.DrainingFor != Never {
+		wake = 0
+	}
+	for _, link := range t.Links {
+		if link.streaming {
+			wake = min(wake, link.session.deadline, link.heartbeatAt)
+		}
+	}
+	return wake
 }
 
-func (t *Table) moveAt(at time.Duration) {
-	t.movesAt = min(t.movesAt, at)
-	t.wakeAt(at)
-}
+// moveAt has sendMoves called then.
+func (t *Table) moveAt(at time.Duration) { t.movesAt = min(t.movesAt, at) }
 
-// ask sends a command; heard gets its answer, or that the stream broke before.
-func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, time.Duration, *Effects)) int64 {
+// ask sends a command whose answer somebody hears, or that the stream broke before; its id.
+func (t *Table) ask(asked question, command *pb.SessionCommand) int64 {
 	command.Id = t.takeIDs(1)
-	t.asked[command.Id] = question{link: link, heard: heard}
-	link.add(command)
+	t.asked[command.Id] = asked
+	asked.link.add(command, proto.Size(command))
 	return command.Id
 }
 
 // answer returns false when that was no command which was asked.
 func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
 	asked, found := t.asked[id]
-	delete(t.asked, id)
-	if asked.back != nil {
+	defer delete(t.asked, id)
+	switch {
+	case asked.back != nil:
 		t.returned(asked.back, answer, fx)
-	} else if found {
+	case asked.moves != nil && answer.grant != nil:
+		t.onAdopted(asked.link, asked.moves, answer.grant, now, fx)
+	case asked.moves != nil && answer.refusal != nil:
+		t.onNotAdopted(asked.link, asked.moves, answer.refusal, now, fx)
+	case asked.heard != nil:
 		asked.heard(answer, now, fx)
 	}
 	return found
 }
 
+// any tells whether some living lease is so.
+func (t *Table) any(is func(*Lease) bool) bool {
+	for _, lease := range t.live {
+		if is(lease) {
+			return true
+		}
+	}
+	return false
+}
+
 // ordered lists the living leases in the order of their ids.
 func (t *Table) ordered() []*Lease {
-	leases := make([]*Lease, 0, len(t.live))
-	for _, lease := range t.live {
-		leases = append(leases, lease)
-	}
-	slices.SortFunc(leases, func(a, b *Lease) int { return int(a.id - b.id) })
-	return leases
+	return slices.SortedFunc(maps.Values(t.live), func(a, b *Lease) int { return int(a.id - b.id) })
 }
 
 // waiting lists the requests that are not answered, in their order.
 func (t *Table) waiting() []*Request {
 	var requests []*Request
-	for _, lease := range t.live {
+	for _, lease := range t.ordered() {
 		if lease.Phase() <= Granted && lease.request.Leases[0] == lease {
 			requests = append(requests, lease.request)
 		}
 	}
-	slices.SortFunc(requests, func(a, b *Request) int { return int(a.first() - b.first()) })
 	return requests
 }
 
@@ -150,41 +166,40 @@ func (t *Table) strand(request *Request, now time.Duration) {
 	t.schedule(request)
 }
 
-func (t *Table) tellAnswer(request *Request, refusal *Refusal, fx *Effects) {
-	if tell := request.answer; tell != nil {
-		request.answer = nil
-		*fx = append(*fx, func() { tell(refusal) })
-	}
-}
-
 func (t *Table) refuse(request *Request, refusal *Refusal, fx *Effects) {
 	for _, lease := range request.Leases {
 		delete(t.live, lease.id)
-		lease.setPhase(Ended)
+		lease.phase.Store(int32(Ended))
 	}
-	t.tellAnswer(request, refusal, fx)
+	tell(request.answer, refusal, fx)
+	request.answer = nil
 }
 
 // withdraw tells the broker that this request is given up. Grants that are on their way go back by themselves.
 func (t *Table) withdraw(request *Request) {
-	link := request.link
+	link := request.link()
 	if link == nil || !link.usable() || link.drop(request.first()) { // dropped: the broker has not heard of it
 		return
 	}
 	for _, lease := range request.Leases { // each: the grants of some may be on their way
-		if lease.Phase() == Granted {
+		switch lease.Phase() {
+		case Granted:
 			t.sendRelease(link, lease.id, &giving{lease: lease})
-		} else {
-			link.cancel(lease.id)
+		case Waiting:
+			cancel := &pb.SessionCommand_Cancel{Cancel: &pb.CancelAcquire{AcquireId: lease.id}}
+			link.urgent = append(link.urgent, outgoing{&pb.SessionCommand{Command: cancel}, smallBytes})
 		}
 	}
 }
 
 // send asks the present session for a request's locks, unless it must wait for something.
 func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
-	link := t.Link()
-	if t.heldElsewhere(request.Leases[0].Spec) {
-		return
+	link, asked := t.Link(), request.Leases[0].Spec
+	if t.moving && asked.Reentrant && t.any(func(held *Lease) bool {
+		return held.Phase() == Held && held.link != link && held.Spec.Reentrant && held.Spec.Key == asked.Key &&
+			held.Spec.Owner == asked.Owner && held.Spec.Namespace == asked.Namespace
+	}) {
+		return // the same owner holds the lock through another session: it would wait for itself here
 	}
 	if request.bytes > link.maxBytes {
 		if link.Opened {
@@ -201,35 +216,18 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	}{}
 	made.acquire.Locks, made.acquire.RequestId = made.lock[:0], request.requestID
 	for _, lease := range request.Leases {
-		if request.sent { // gRPC may still read the message that went before
-			lease.Spec = proto.Clone(lease.Spec).(*pb.LockSpec)
-		}
-		if request.oneTry {
-			lease.Spec.MaxWait = &durationpb.Duration{}
-		} else if request.waitUntil != Never {
+		if request.waitUntil != Never {
+			if lease.Spec.MaxWait != nil { // gRPC may still read the message that went before
+				lease.Spec = proto.Clone(lease.Spec).(*pb.LockSpec)
+			}
 			lease.Spec.MaxWait = durationpb.New(max(request.waitUntil-now, leastWait))
 		}
 		made.acquire.Locks = append(made.acquire.Locks, lease.Spec)
 		lease.link = link
 	}
-	request.sent, request.link = true, link
 	made.kind.Acquire = &made.acquire
 	made.command.Id, made.command.Command = request.first(), &made.kind
-	link.addOf(&made.command, request.bytes+timeBytes*len(request.Leases))
-}
-
-// heldElsewhere tells whether the same owner holds the lock through another session: it would wait for itself here.
-func (t *Table) heldElsewhere(asked *pb.LockSpec) bool {
-	if !t.moving || !asked.Reentrant {
-		return false
-	}
-	for _, held := range t.live {
-		if held.Phase() == Held && held.link != t.Link() && held.Spec.Reentrant && held.Spec.Key == asked.Key &&
-			held.Spec.Owner == asked.Owner && held.Spec.Namespace == asked.Namespace {
-			return true
-		}
-	}
-	return false
+	link.add(&made.command, request.bytes+timeBytes*len(request.Leases))
 }
 
 func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
@@ -237,7 +235,7 @@ func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
 		return
 	}
 	for _, request := range t.waiting() {
-		if request.link == nil {
+		if request.link() == nil {
 			t.send(request, now, fx)
 		}
 	}
@@ -261,7 +259,7 @@ func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 	back.missing++
 	id := t.takeIDs(1)
 	t.asked[id] = question{link: link, back: back}
-	link.addOf(release(id, acquireID, back.lapsed), smallBytes)
+	link.add(release(id, acquireID, back.lapsed), smallBytes)
 }
 
 func (t *Table) returned(back *giving, a answer, fx *Effects) {
@@ -273,62 +271,62 @@ func (t *Table) returned(back *giving, a answer, fx *Effects) {
 	if back.missing > 0 {
 		return
 	}
-	if tell, outcome := back.tell, back.outcome; tell != nil {
-		back.tell = nil
-		*fx = append(*fx, func() { tell(outcome) })
-	}
+	tell(back.told, back.outcome, fx)
 	if back.broken && back.outcome == unknown {
 		t.leaveOver(back, 0)
 	}
 }
 
+// release has one allocation for all.
+func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {
+	made := &struct {
+		command pb.SessionCommand
+		kind    pb.SessionCommand_Release
+		release pb.ReleaseLease
+	}{}
+	made.release.AcquireId, made.release.Lapsed = acquireID, lapsed
+	made.kind.Release = &made.release
+	made.command.Id, made.command.Command = id, &made.kind
+	return &made.command
+}
+
 // leaveOver is for the next session, which adopts the lease and releases it then.
 func (t *Table) leaveOver(back *giving, at time.Duration) {
-	others := func(hold *Lease) bool { return hold != back.lease } // they move it, with what is left of it
-	if t.closed || back.lease.LeaseID == "" || slices.ContainsFunc(t.holdsOf(back.lease), others) {
-		return
+	if t.closed || back.lease.LeaseID == "" || t.any(func(hold *Lease) bool {
+		return hold != back.lease && hold.Phase() == Held && hold.same(back.lease)
+	}) {
+		return // in the last case other holds move it, with what is left of it
 	}
-	if back.key == "" {
-		back.key = secret()
-	}
-	t.leftovers = append(t.leftovers, &giving{lease: back.lease, lapsed: back.lapsed, key: back.key,
-		outcome: alreadyGone})
+	back.key, back.told, back.broken, back.outcome = cmp.Or(back.key, secret()), nil, false, alreadyGone
+	t.leftovers = append(t.leftovers, back)
 	t.moveAt(at)
 }
 
-// giveBack releases the lease at every session that may have it. Does not end it. gone: its own has it no more.
-func (t *Table) giveBack(lease *Lease, lapsed, gone bool, tell func(pb.ReleaseOutcome), fx *Effects) {
-	back := &giving{lease: lease, lapsed: lapsed, tell: tell, key: lease.moveKey,
-		outcome: alreadyGone}
+// adopter is the session that was asked to adopt the lease and has not answered; nil: none.
+func (t *Table) adopter(lease *Lease) *Link { return t.asked[lease.toID].link }
+
+// end is final. The sessions that may have the lease are to free it, and told hears the outcome. gone: its own has it
+// no more. The program is told, unless it has given the lease back itself.
+func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb.ReleaseOutcome), fx *Effects) {
+	back := &giving{lease: lease, lapsed: cause != CauseGivenBack, told: told, key: lease.moveKey, outcome: alreadyGone}
 	if lease.link != nil && !gone {
 		t.sendRelease(lease.link, lease.id, back)
 	}
-	if lease.to != nil {
-		t.sendRelease(lease.to, lease.toID, back)
-		t.unaskMove(lease)
+	if to := t.adopter(lease); to != nil {
+		t.sendRelease(to, lease.toID, back)
+		delete(t.asked, lease.toID)
 	}
 	if back.missing == 0 && !gone {
 		back.missing = 1
 		t.returned(back, answer{broken: true}, fx)
 	}
-}
-
-// unaskMove: its adoption is answered, or will not be.
-func (t *Table) unaskMove(lease *Lease) {
-	delete(t.moves, lease.toID)
-	lease.to = nil
-}
-
-// end is final. The program is told, unless it has given the lease back itself.
-func (t *Table) end(lease *Lease, cause, message string, fx *Effects) {
 	delete(t.live, lease.id)
 	lease.Cause, lease.Message = cause, message
-	lease.setPhase(Ended) // after the cause, for those who read without the mutex
-	for _, tell := range lease.downgrades {
-		*fx = append(*fx, func() { tell(hasEnded()) })
+	lease.phase.Store(int32(Ended)) // after the cause, for those who read without the mutex
+	for _, told := range lease.downgrades {
+		tell(told, hasEnded, fx)
 	}
-	lease.downgrades = nil
-	t.tellChange(lease, hasEnded(), fx)
+	t.tellChange(lease, hasEnded, fx)
 	if t.moving && lease.Spec.Reentrant { // an acquire of that owner may have waited for its arrival
 		t.moveAt(0)
 	}
@@ -337,23 +335,15 @@ func (t *Table) end(lease *Lease, cause, message string, fx *Effects) {
 	}
 }
 
-func hasEnded() *Refusal { return Refuse("NOT_HOLDER", "the lock has ended") }
-
 // tellChange: what others are to see of the lease is shown now, or will not be.
 func (t *Table) tellChange(lease *Lease, refusal *Refusal, fx *Effects) {
 	if lease.change == nil {
 		return
 	}
-	for _, tell := range lease.change.told {
-		*fx = append(*fx, func() { tell(refusal) })
+	for _, told := range lease.change.told {
+		tell(told, refusal, fx)
 	}
 	lease.change = nil
-}
-
-// lose ends a held lease that is not released by the program, and sees that the broker frees it.
-func (t *Table) lose(lease *Lease, cause, message string, gone bool, fx *Effects) {
-	t.giveBack(lease, true, gone, nil, fx)
-	t.end(lease, cause, message, fx)
 }
 
 // Notice ends the lease if its deadline has passed. True: it is still held.
@@ -361,19 +351,16 @@ func (t *Table) Notice(lease *Lease, now time.Duration, fx *Effects) bool {
 	if lease.Phase() != Held || now < lease.Deadline() {
 		return lease.Phase() == Held
 	}
-	link := lease.link
-	if link == nil {
-		link = t.Link()
-	}
-	heard := link.streaming && link.Opened && now < link.session.deadline
+	link := cmp.Or(lease.link, t.Link())
+	cause, message := CauseLapsed, "the broker was not heard until the deadline"
 	switch {
-	case heard && lease.risk != "":
-		t.lose(lease, "EXPIRED", "could not be renewed in time: "+lease.risk, false, fx)
-	case heard && lease.link != nil && lease.Spec.MaxHold.AsDuration() > 0:
+	case !link.Opened || link.Lapsed(now):
+	case lease.risk != "":
+		cause, message = "EXPIRED", "could not be renewed in time: "+lease.risk
+	case lease.link != nil && lease.Spec.MaxHold.AsDuration() > 0:
 		// While the session is alive and no renewal has failed, only max_hold lets the deadline of one lease pass.
-		t.lose(lease, "MAX_HOLD", "held for max_hold", false, fx)
-	default:
-		t.lose(lease, CauseLapsed, "the broker was not heard until the deadline", false, fx)
+		cause, message = "MAX_HOLD", "held for max_hold"
 	}
+	t.end(lease, cause, message, false, nil, fx)
 	return false
 }
