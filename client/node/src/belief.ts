@@ -11,7 +11,6 @@ export class SessionBelief {
   lastAcked = -1;
   deadline: number;
   private readonly sent: Map<number, number>;
-  private hasLapsed = false;
 
   /** `grace`: how long the broker has to answer the Open. */
   constructor(now: number, grace: number) {
@@ -45,10 +44,9 @@ export class SessionBelief {
     return true;
   }
 
-  /** No answer came for a whole validity: the broker has given the session up, too. Final. */
+  /** No answer came for a whole validity: the broker has given the session up, too. Final: then no ack counts. */
   lapsed(now: number): boolean {
-    this.hasLapsed ||= now >= this.deadline;
-    return this.hasLapsed;
+    return now >= this.deadline;
   }
 
   get unanswered(): number {

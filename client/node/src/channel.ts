@@ -41,7 +41,7 @@ function asBuffer(bytes: Uint8Array): Buffer {
 /** A channel to one broker. */
 export class Connection {
   private readonly client: Client;
-  shown: string | undefined; // the authorization that the session's broker was shown last
+  shown: string | undefined; // the authorization that the session's call has shown
 
   constructor(readonly address: string) {
     const {target, credentials, options} = transportTo(address);

@@ -35,8 +35,6 @@ interface Stream {
   readonly call: SessionCall;
   writing: boolean;
   looking: boolean; // whether the token has changed
-  over: boolean; // the table has heard of its end
-  readonly ended: Promise<void>;
 }
 
 export interface EngineSettings {
@@ -49,9 +47,19 @@ export interface EngineSettings {
   onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;
 }
 
+/** The end of a stream that was told Goodbye; waited for up to a second. */
+async function ended(call: SessionCall): Promise<void> {
+  await new Promise<void>(resolve => {
+    const timer = setTimeout(resolve, CLOSE_PATIENCE);
+    call.once('status', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
 export class Engine {
   readonly table: LockTable;
-  closing = false;
   private readonly streams: [Stream | undefined, Stream | undefined] = [undefined, undefined];
   private present: 0 | 1 = 0;
   private reconnectAt = 0;
@@ -97,24 +105,16 @@ export class Engine {
 
   /** Gives all back and waits up to a second for the broker's answer. */
   async close(): Promise<void> {
-    if (this.closing) return;
-    this.closing = true;
+    if (this.table.closed) return;
     this.turn((table, now) => { table.close(now); });
     await Promise.all(this.streams.map(async stream => {
       if (stream === undefined) return;
       this.flush(stream);
-      if (stream.link.opened) await this.patiently(stream.ended); // one that is not even open holds nothing
+      if (stream.link.opened) await ended(stream.call); // one that is not even open holds nothing
       stream.call.cancel();
       stream.connection.close();
     }));
     clearTimeout(this.timer);
-  }
-
-  private async patiently(ended: Promise<void>): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>(resolve => { timer = setTimeout(resolve, CLOSE_PATIENCE); });
-    await Promise.race([ended, patience]);
-    clearTimeout(timer);
   }
 
   private now(): number {
@@ -172,16 +172,16 @@ export class Engine {
 
   /** Whether a session is needed. */
   private get wanted(): boolean {
-    return !this.closing && (this.table.live.size > 0 || this.table.leftovers.length > 0);
+    return !this.table.closed && (this.table.live.size > 0 || this.table.leftovers.length > 0);
   }
 
   private arm(now: number): void {
     const reconnects = this.streams[this.present] === undefined && this.wanted;
-    const due = Math.min(this.table.wake, reconnects ? this.reconnectAt : NEVER);
+    const due = Math.min(this.table.due, reconnects ? this.reconnectAt : NEVER);
     if (due !== this.armed && !(this.armed < due && this.armed > now)) {
       clearTimeout(this.timer);
       this.armed = due;
-      this.timer = due === NEVER || this.closing ? undefined : this.startTimer(due - now);
+      this.timer = due === NEVER || this.table.closed ? undefined : this.startTimer(due - now);
     }
     const keeps = !this.table.idle || this.streams.some(stream => stream?.writing === true);
     if (keeps === this.keeps) return;
@@ -204,29 +204,25 @@ export class Engine {
     const connection = new Connection(this.addresses.present);
     const sockets = new Sockets(this.keeps);
     const call = connection.session(sockets);
-    let end = (): void => undefined;
-    const ended = new Promise<void>(resolve => { end = resolve; });
     const {link} = this.table;
-    const stream: Stream = {link, connection, sockets, call, writing: false, looking: false, over: false, ended};
+    link.shown = connection.shown;
+    const stream: Stream = {link, connection, sockets, call, writing: false, looking: false};
     call.on('data', (response: SessionResponse) => { this.onResponse(stream, response); });
     call.on('error', () => undefined); // 'status' tells the same
-    call.on('status', (status: StatusObject) => {
-      end();
-      this.onStreamEnd(stream, status);
-    });
+    call.on('status', (status: StatusObject) => { this.onStreamEnd(stream, status); });
     this.streams[this.present] = stream;
     this.table.start(now);
   }
 
   private flush(stream: Stream): void {
-    if (stream.writing || stream.over) return;
+    if (stream.writing) return;
     if (stream.link.heartbeatDue && stream.link.authenticates) void this.showAnew(stream);
     const message = this.table.pack(stream.link, this.now());
     if (message === undefined) return;
     stream.writing = true;
     stream.call.write(message, () => {
       stream.writing = false;
-      if (stream.over) return;
+      if (!this.streams.includes(stream)) return;
       this.flush(stream);
       if (this.table.idle) this.changed(); // the process need not be kept alive any more
     });
@@ -239,19 +235,17 @@ export class Engine {
     const {connection, link} = stream;
     const authorization = await bearerNow(connection.address);
     stream.looking = false;
-    if (authorization === undefined || stream.over) return;
-    if (authorization === connection.shown && !link.proofRefused) return;
-    connection.shown = authorization;
+    if (authorization === undefined || authorization === link.shown || !this.streams.includes(stream)) return;
     this.turn(table => { table.authenticate(link, authorization); });
   }
 
   private onResponse(stream: Stream, response: SessionResponse): void {
-    if (stream.over) return;
+    if (!this.streams.includes(stream)) return;
     const {link} = stream;
     const wasOpen = link.opened;
     const now = this.now();
     for (const event of response.events) this.table.onEvent(link, event, now);
-    if (link === this.table.link && link.acked) {
+    if (link === this.table.link && link.session.lastAcked > 0) {
       this.bound = RECONNECT_INITIAL;
       this.addresses.succeed();
     }
@@ -264,13 +258,13 @@ export class Engine {
 
   private onStreamEnd(stream: Stream, status: StatusObject): void {
     const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status);
-    const known = stream.over;
+    const known = !this.streams.includes(stream);
     const why = `the stream to the broker ended${failure === undefined ? '' : `: ${failure.message}`}`;
     this.breakStream(stream, failure?.reason === 'LEASE_LOST' ? 'LAPSED' : 'DISCONNECTED', why, failure);
     if (failure !== undefined && !known) this.table.onStatus(failure);
     stream.connection.close();
     this.tellSession('ended', stream);
-    if (!this.closing) this.changed();
+    if (!this.table.closed) this.changed();
   }
 
   private tellSession(what: 'opened' | 'ended', {connection: {address}}: Stream): void {
@@ -278,10 +272,9 @@ export class Engine {
   }
 
   private breakStream(stream: Stream, cause: string, why: string, failure: Refusal | undefined): void {
-    if (stream.over) return;
-    stream.over = true;
+    const index = this.streams.indexOf(stream);
+    if (index < 0) return; // the table has heard of it
     this.table.onBroken(stream.link, cause, why, this.now());
-    const index = stream.link === this.table.links[0] ? 0 : 1;
     this.streams[index] = undefined;
     stream.call.cancel();
     if (index === this.present) this.planReconnect(failure);

@@ -7,8 +7,8 @@ import type {Refusal} from './errors.js';
 import {type Grant, LostReason, type Refusal as WireRefusal} from './generated/distlock/v1/lock_pb.js';
 import type {AcquireQueued, HeartbeatAck, LeaseLost, SessionEvent, SessionOpened,
 } from './generated/distlock/v1/lock_service_pb.js';
-import {type Lease, Phase, type Request, Return} from './lease.js';
-import {type Link, MOST_AHEAD} from './link.js';
+import {type Lease, Phase, type Request} from './lease.js';
+import {Link, MOST_AHEAD} from './link.js';
 import {MovingTable} from './moves.js';
 import {LEAST_PAUSE} from './table_base.js';
 
@@ -50,7 +50,6 @@ export abstract class ListeningTable extends MovingTable {
     link.session.ack(0, link.validity, now);
     link.heartbeatAt = sent + link.interval;
     if (now - sent > link.validity / 6) link.heartbeatDue = true;
-    this.wakeAt(Math.min(link.heartbeatAt, link.session.deadline));
     if (link === this.link) this.sendMoves(now);
     for (const request of this.waiting()) {
       if (request.link !== link || request.turnedAway || request.stranded === NEVER) continue;
@@ -66,8 +65,7 @@ export abstract class ListeningTable extends MovingTable {
     request.stranded = NEVER;
     request.turnedAway = false;
     this.schedule(request);
-    const {onQueued} = request;
-    if (onQueued !== undefined) this.effects.push(() => { onQueued(queued); });
+    this.tell(request.onQueued, queued);
   }
 
   private onGranted(link: Link, id: number, grant: Grant, now: number): void {
@@ -83,7 +81,6 @@ export abstract class ListeningTable extends MovingTable {
 
   private take(link: Link, lease: Lease, grant: Grant, now: number): void {
     lease.former = undefined;
-    lease.crossed = false;
     lease.leaseId = grant.leaseId;
     lease.holderId = grant.holderId;
     lease.token = grant.fencingToken;
@@ -103,14 +100,12 @@ export abstract class ListeningTable extends MovingTable {
       lease.phase = Phase.HELD;
       this.leaseDeadline = Math.min(this.leaseDeadline, lease.deadline);
     }
-    this.wakeAt(this.leaseDeadline);
     this.answer(request, undefined);
   }
 
   private onAck(link: Link, ack: HeartbeatAck, now: number): void {
     const validFor = fromWire(ack.validFor);
     if (!link.session.ack(ack.seq, validFor, now)) return;
-    link.acked = true;
     this.lastFailure = undefined;
     const limits = new Map(ack.limits.map(limit => [limit.acquireId, fromWire(limit.validFor)]));
     const promised = link.session.deadlineOf(ack.seq, validFor);
@@ -130,7 +125,7 @@ export abstract class ListeningTable extends MovingTable {
   }
 
   private onRefused(link: Link, id: number, refused: WireRefusal, now: number): void {
-    if (id === link.proof) link.proofRefused = true;
+    if (id === link.proof) link.shown = undefined;
     const refusal = refusalOf(refused);
     const [moved, lease] = [this.moves.get(id), this.live.get(id)];
     if (moved !== undefined) {
@@ -138,17 +133,11 @@ export abstract class ListeningTable extends MovingTable {
     } else if (lease === undefined) {
       this.reply(id, refusal, now);
     } else {
-      this.forgetFormer(lease, link);
+      if (lease.former === link) lease.former = undefined;
       if (lease.link !== link || lease.phase === Phase.HELD) return;
       if (refusal.reason === 'DRAINING' && this.turnAway(link, lease.request, refusal, now)) return;
       this.refuse(lease.request, refusal);
     }
-  }
-
-  private forgetFormer(lease: Lease, link: Link): void {
-    if (lease.former !== link) return;
-    lease.former = undefined;
-    lease.crossed = false;
   }
 
   /** The broker drains: has the request ask another one. False: the refusal is the answer. */
@@ -187,10 +176,7 @@ export abstract class ListeningTable extends MovingTable {
     if (lease?.phase === Phase.HELD) {
       this.lose(lease, cause, message, true);
     } else if (lease?.phase === Phase.GRANTED) {
-      for (const other of lease.request.leases) {
-        if (other === lease || other.phase !== Phase.GRANTED || other.link === undefined) continue;
-        this.sendRelease(other.link, other.id, new Return(other, false));
-      }
+      this.withdraw(lease.request, lease);
       this.refuse(lease.request, {reason: 'LEASE_LOST', message: `lost before use: ${message}`});
     }
   }
@@ -200,7 +186,7 @@ export abstract class ListeningTable extends MovingTable {
     const left = link.leaving;
     for (const lease of [...this.live.values()]) {
       if (lease.to === link) this.unaskMove(lease); // to be asked again
-      this.forgetFormer(lease, link);
+      if (lease.former === link) lease.former = undefined;
     }
     for (const lease of this.held()) {
       if (lease.link !== link) continue;
@@ -210,7 +196,7 @@ export abstract class ListeningTable extends MovingTable {
     for (const request of this.waiting()) {
       if (request.link === link || (request.link === undefined && link === this.link)) this.strand(request, now);
     }
-    link.stop();
+    this.links[link === this.links[0] ? 0 : 1] = new Link();
     const gone: Refusal = {reason: left ? 'NOT_HOLDER' : 'UNREACHABLE', message: why};
     for (const [id, asked] of [...this.asked]) if (asked.link === link) this.reply(id, gone, now);
     this.moveOn(now);

@@ -94,7 +94,7 @@ export class Return {
   outcome: Outcome = 'ALREADY_GONE';
   key: string;
 
-  constructor(readonly lease: Lease, readonly lapsed: boolean, public tell?: TellOutcome) {
+  constructor(readonly lease: Lease, readonly lapsed: boolean, readonly tell?: TellOutcome) {
     this.key = lease.moveKey;
   }
 

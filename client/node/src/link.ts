@@ -8,7 +8,8 @@ import {SessionCommand} from './generated/distlock/v1/lock_service_pb.js';
 
 export type Command = NonNullable<SessionCommand['command']>;
 
-/** A command as bytes, and its ids: one for each lock; 0 for OpenSession, which has an event of its own. */
+/** A command as bytes, and its ids: one for each lock; 0 for OpenSession, which has an event of its own. Without any: it
+ * waits for no answers. */
 interface Encoded {
   first: number;
   count: number;
@@ -42,11 +43,10 @@ export class Link {
   session = new SessionBelief(0, 0);
   streaming = false; // there is a stream, opened or not
   opened = false;
-  acked = false;
   adopts = false;
   authenticates = false;
-  proof = 0; // id of the command that brought the last proof; 0: the call did
-  proofRefused = false;
+  shown: string | undefined; // the proof that the broker was shown last; undefined: it wants to see it again
+  proof = 0; // id of the command that brought it; 0: the call did
   draining = false;
   leaving = false;
   heartbeatDue = false;
@@ -56,30 +56,20 @@ export class Link {
   drainedAt = NEVER;
   maxBytes = FIRST_MAX_BYTES;
   mostAhead = MOST_AHEAD;
-  private commands: Encoded[] = [];
-  private cancels: Uint8Array[] = []; // these go before the commands, and do not wait for answers
-  private goodbye: Uint8Array | undefined;
+  private readonly urgent: Encoded[] = []; // these go before the commands
+  private readonly commands: Encoded[] = [];
   private readonly ahead = new Map<number, Encoded>(); // sent, without an event, by each of their ids
   private commandsAhead = 0;
 
   start(now: number, grace: number): void {
-    this.stop();
     this.session = new SessionBelief(now, grace);
     this.streaming = true;
-    this.acked = this.adopts = this.authenticates = this.proofRefused = false;
-    this.proof = 0;
-    this.heartbeatAt = this.drainedAt = NEVER;
-    this.maxBytes = FIRST_MAX_BYTES;
-    this.mostAhead = MOST_AHEAD;
   }
 
-  stop(): void {
-    this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = false;
-    this.commands = [];
-    this.cancels = [];
-    this.goodbye = undefined;
-    this.ahead.clear();
-    this.commandsAhead = 0;
+  /** When something is to be done for it. */
+  get due(): number {
+    if (!this.streaming) return NEVER;
+    return this.opened && !this.leaving ? Math.min(this.heartbeatAt, this.session.deadline) : this.session.deadline;
   }
 
   /** False, and nothing is sent: it is too large for a message. Nothing may follow a Goodbye. */
@@ -87,7 +77,7 @@ export class Link {
     if (this.leaving) return true;
     const bytes = bytesOf(id, command);
     if (bytes.length + FRAME > this.maxBytes) return false;
-    if (command.$case === 'cancel') this.cancels.push(bytes);
+    if (command.$case === 'cancel') this.urgent.push({first: 0, count: 0, bytes});
     else this.commands.push({first: command.$case === 'open' ? 0 : id, count: idsOf(command), bytes});
     return true;
   }
@@ -103,8 +93,8 @@ export class Link {
   sayGoodbye(): void {
     this.leaving = true;
     this.heartbeatDue = false;
-    this.commands.length = Math.min(this.commands.length, Math.max(this.mostAhead - this.commandsAhead, 0));
-    this.goodbye = bytesOf(0, {$case: 'goodbye', goodbye: {}});
+    this.commands.splice(Math.max(this.mostAhead - this.commandsAhead, 0));
+    this.commands.push({first: 0, count: 0, bytes: bytesOf(0, {$case: 'goodbye', goodbye: {}})});
   }
 
   /** An event has come under this id. Of several locks the first one counts. */
@@ -116,38 +106,32 @@ export class Link {
   }
 
   get empty(): boolean {
-    return this.commands.length === 0 && this.cancels.length === 0 && this.goodbye === undefined;
+    return this.commands.length === 0 && this.urgent.length === 0;
   }
 
   /** The next message, or undefined. Takes the time of a heartbeat now, before the message is handed to gRPC. */
   pack(now: number): Uint8Array | undefined {
-    const leave: Uint8Array[] = [];
-    let left = this.maxBytes;
-    const add = (bytes: Uint8Array): boolean => {
-      if (bytes.length + FRAME > left && leave.length > 0) return false;
-      left -= bytes.length + FRAME;
-      leave.push(bytes);
-      return true;
-    };
     if (this.heartbeatDue) {
       this.heartbeatDue = false;
       const heartbeat = {seq: this.session.send(now)};
-      add(bytesOf(0, {$case: 'heartbeat', heartbeat}));
+      this.urgent.unshift({first: 0, count: 0, bytes: bytesOf(0, {$case: 'heartbeat', heartbeat})});
       this.heartbeatAt = now + this.interval;
     }
-    let sent = 0;
-    while (sent < this.cancels.length && add(this.cancels[sent] as Uint8Array)) sent += 1;
-    this.cancels.splice(0, sent);
-    sent = 0;
-    for (const command of this.commands) {
-      if (this.commandsAhead >= this.mostAhead || !add(command.bytes)) break;
-      for (let i = 0; i < command.count; ++i) this.ahead.set(command.first + i, command);
-      this.commandsAhead += 1;
-      sent += 1;
+    let left = this.maxBytes;
+    for (const queue of [this.urgent, this.commands]) {
+      let sent = 0;
+      for (const command of queue) {
+        if (command.count > 0 && this.commandsAhead >= this.mostAhead) break;
+        const empty = left === this.maxBytes;
+        left -= command.bytes.length + FRAME;
+        if (left < 0 && !empty) break;
+        for (let i = 0; i < command.count; ++i) this.ahead.set(command.first + i, command);
+        this.commandsAhead += Math.min(command.count, 1);
+        writer.uint32(COMMANDS).bytes(command.bytes);
+        sent += 1;
+      }
+      queue.splice(0, sent);
     }
-    this.commands.splice(0, sent);
-    if (this.goodbye !== undefined && this.commands.length === 0 && add(this.goodbye)) this.goodbye = undefined;
-    for (const bytes of leave) writer.uint32(COMMANDS).bytes(bytes);
-    return leave.length === 0 ? undefined : writer.finish();
+    return left === this.maxBytes ? undefined : writer.finish();
   }
 }

@@ -22,10 +22,6 @@ export class LockTable extends ListeningTable {
       request.requestId = `${this.requestPrefix}${first}`;
       request.waitUntil = wait === undefined ? NEVER : now + wait;
     }
-    if (this.closed) {
-      this.refuse(request, {reason: 'CLIENT_CLOSED', message: 'the client was closed'});
-      return request;
-    }
     for (const lease of request.leases) this.live.set(lease.id, lease);
     if (!this.link.opened) request.stranded = now;
     if (this.link.streaming && !this.link.leaving) this.sendRequest(request, now);
@@ -46,7 +42,7 @@ export class LockTable extends ListeningTable {
   /** Gives a lease back. It ends for the program at once; `tell` hears the broker's answer. */
   release(lease: Lease, tell: TellOutcome | undefined, now: number): void {
     if (lease.phase !== Phase.HELD) {
-      if (tell !== undefined) this.effects.push(() => { tell('ALREADY_GONE'); });
+      this.tell(tell, 'ALREADY_GONE');
       return;
     }
     const believed = now < lease.deadline;
@@ -63,9 +59,9 @@ export class LockTable extends ListeningTable {
   }
 
   private isKept(lease: Lease, tell: Answer, unable = ''): boolean {
-    const ended = lease.phase !== Phase.HELD || lease.link?.leaving === true;
+    const ended = lease.phase !== Phase.HELD;
     if (!ended && unable === '') return true;
-    this.effects.push(() => { tell(ended ? OVER : {reason: 'NOT_SUPPORTED', message: unable}); });
+    this.tell(tell, ended ? OVER : {reason: 'NOT_SUPPORTED', message: unable});
     return false;
   }
 
@@ -103,17 +99,15 @@ export class LockTable extends ListeningTable {
     const open = {client: this.settings.label, generation: this.sessions, process: undefined};
     this.sessions += 1;
     link.send(this.takeIds(), {$case: 'open', open});
-    this.wakeAt(link.session.deadline);
     for (const lease of this.live.values()) lease.stays = false;
     this.sendHeldBack(now);
-    if (this.closed) this.leave(link);
   }
 
   /** Shows the broker another token than that of the call. */
   authenticate(link: Link, authorization: string): void {
     if (!link.authenticates || !link.streaming || link.leaving) return;
     link.proof = this.takeIds();
-    link.proofRefused = false;
+    link.shown = authorization;
     link.send(link.proof, {$case: 'authenticate', authenticate: {authorization}});
   }
 
@@ -149,23 +143,21 @@ export class LockTable extends ListeningTable {
     }
   }
 
-  /** Handles timeouts, deadlines and heartbeats. Due at `wake`; earlier calls are harmless. */
+  /** When tick() is to be called. */
+  get due(): number {
+    return Math.min(this.leaseDeadline, this.movesAt, this.requestsAt, this.links[0].due, this.links[1].due);
+  }
+
+  /** Handles timeouts, deadlines and heartbeats. Calls before `due` are harmless. */
   tick(now: number): void {
     if (now >= this.leaseDeadline) this.sweep(now);
     if (now >= this.movesAt) this.sendMoves(now);
     if (now >= this.requestsAt) this.giveUp(now);
-    this.wake = Math.min(this.leaseDeadline, this.movesAt, this.requestsAt);
-    for (const link of this.links) if (link.streaming) this.beat(link, now);
-  }
-
-  private beat(link: Link, now: number): void {
-    this.wakeAt(link.session.deadline);
-    if (!link.opened || link.leaving) return;
-    if (now >= link.heartbeatAt) {
+    for (const link of this.links) {
+      if (now < link.heartbeatAt || !link.opened || link.leaving) continue;
       link.heartbeatDue = true;
       link.heartbeatAt = now + link.interval;
     }
-    this.wakeAt(link.heartbeatAt);
   }
 
   /** Ends the requests whose time is over. Thousands may have times that are close to each other: not one by one. */

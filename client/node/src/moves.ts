@@ -78,7 +78,7 @@ export abstract class MovingTable extends TableBase {
 
   private mayMove(lease: Lease): boolean {
     if (lease.stays || lease.to !== undefined) return false;
-    if (lease.link !== undefined && (!lease.link.adopts || lease.link.leaving)) return false;
+    if (lease.link?.adopts === false) return false;
     // The adoption must name the mode, which is known when the downgrade is answered.
     return !this.holdsOf(lease).some(hold => hold.downgrading > 0);
   }
@@ -134,7 +134,6 @@ export abstract class MovingTable extends TableBase {
     }
     if (!this.notice(lease, now)) return;
     this.leaseDeadline = Math.min(this.leaseDeadline, lease.deadline);
-    this.wakeAt(this.leaseDeadline);
     this.askForHeartbeat(link, lease.deadline, now);
     this.sendDowngrades(lease);
     if (lease.spec.reentrant) this.sendHeldBack(now);
@@ -214,7 +213,7 @@ export abstract class MovingTable extends TableBase {
           if (refusal === undefined) hold.downgraded = true;
           else hold.modeUnsure = true;
         }
-        this.effects.push(() => { tell(refusal); });
+        this.tell(tell, refusal);
         if (this.moving) this.sendMoves(now);
       });
     }
@@ -250,7 +249,6 @@ export abstract class MovingTable extends TableBase {
       const {former, crossed} = part;
       if (former === undefined || (crossed && part !== lease)) continue;
       part.former = undefined;
-      part.crossed = false;
       if (crossed) this.grantByFormer(former, part.id, undefined);
     }
   }
@@ -265,6 +263,5 @@ export abstract class MovingTable extends TableBase {
       elsewhere ||= lease.link !== this.link;
     }
     this.moving &&= elsewhere;
-    this.wakeAt(this.leaseDeadline);
   }
 }

@@ -44,9 +44,8 @@ export class TableBase {
   effects: (() => void)[] = [];
   closed = false;
   moving = false; // some lease is not at the present link
-  wake = NEVER;
   leaseDeadline = NEVER;
-  movesAt = NEVER;
+  movesAt = NEVER; // when sendMoves() is to be called
   requestsAt = NEVER; // before that, no request is to be given up
   lastFailure: Refusal | undefined;
   private nextId = 1;
@@ -67,14 +66,13 @@ export class TableBase {
     return first;
   }
 
-  wakeAt(at: number): void {
-    if (at < this.wake) this.wake = at;
-  }
-
-  /** Has sendMoves() called then. */
   moveAt(at: number): void {
     this.movesAt = Math.min(this.movesAt, at);
-    this.wakeAt(this.movesAt);
+  }
+
+  /** Has the program told when the turn is over. */
+  tell<T>(told: ((value: T) => void) | undefined, value: T): void {
+    if (told !== undefined) this.effects.push(() => { told(value); });
   }
 
   /** Sends a command; `heard` gets its answer, or UNREACHABLE when the stream breaks before. Returns its id. */
@@ -99,7 +97,6 @@ export class TableBase {
     const patience = this.settings.unreachableAfter ?? (oneTry ? SECOND : waitUntil === NEVER ? 10 * SECOND : NEVER);
     request.giveUpAt = stranded === NEVER ? waitUntil + ANSWER_GRACE : Math.min(waitUntil, stranded + patience);
     this.requestsAt = Math.min(this.requestsAt, request.giveUpAt);
-    this.wakeAt(request.giveUpAt);
   }
 
   unsend(request: Request): void {
@@ -140,15 +137,15 @@ export class TableBase {
   answer(request: Request, refusal: Refusal | undefined): void {
     const {answer} = request;
     request.answer = undefined;
-    if (answer !== undefined) this.effects.push(() => { answer(refusal); });
+    this.tell(answer, refusal);
   }
 
   /** Tells the broker that this request is given up. Grants that are on their way go back by themselves. */
-  withdraw(request: Request): void {
+  withdraw(request: Request, gone?: Lease): void {
     const {link} = request;
-    if (link === undefined || !link.streaming || link.leaving) return;
-    if (link.drop(request.first.id)) return; // the broker has not heard of it
+    if (link === undefined || link.drop(request.first.id)) return; // the broker has not heard of it
     for (const lease of request.leases) { // each: the grants of some may be on their way
+      if (lease === gone) continue;
       if (lease.phase === Phase.GRANTED) this.sendRelease(link, lease.id, new Return(lease, false));
       else link.send(0, {$case: 'cancel', cancel: {acquireId: lease.id}});
     }
@@ -213,10 +210,8 @@ export class TableBase {
       back.heard(reply ?? 'UNKNOWN');
     }
     if (back.missing > 0) return;
-    const {outcome, tell} = back;
-    back.tell = undefined;
-    if (tell !== undefined) this.effects.push(() => { tell(outcome); });
-    if (back.broken && outcome === 'UNKNOWN') this.leaveOver(back);
+    this.tell(back.tell, back.outcome);
+    if (back.broken && back.outcome === 'UNKNOWN') this.leaveOver(back);
   }
 
   /** For the next session, which adopts it and releases it then. */
@@ -255,7 +250,7 @@ export class TableBase {
     lease.phase = Phase.ENDED;
     lease.cause = cause;
     lease.message = message;
-    for (const answer of lease.downgrades.splice(0)) this.effects.push(() => { answer(OVER); });
+    for (const answer of lease.downgrades.splice(0)) this.tell(answer, OVER);
     this.tellChange(lease, OVER);
     if (this.moving && lease.spec.reentrant) this.moveAt(0); // an acquire of that owner may have waited for its arrival
     if (tell) this.effects.push(...lease.onEnd);
@@ -264,7 +259,7 @@ export class TableBase {
 
   /** What others are to see of the lease is shown now, or will not be. */
   tellChange(lease: Lease, refusal: Refusal | undefined): void {
-    for (const tell of lease.change?.told ?? []) this.effects.push(() => { tell(refusal); });
+    for (const told of lease.change?.told ?? []) this.tell(told, refusal);
     lease.change = undefined;
   }
 
@@ -303,6 +298,5 @@ export class TableBase {
   /** Sends the next heartbeat at the latest when half of what is left until the deadline is gone. */
   beatHalfWay(link: Link, deadline: number, now: number): void {
     link.heartbeatAt = Math.min(link.heartbeatAt, now + Math.max((deadline - now) / 2, LEAST_PAUSE));
-    this.wakeAt(link.heartbeatAt);
   }
 }
