@@ -5,8 +5,7 @@ import {NEVER, SECOND} from './clock.js';
 import {fromWire} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Grant, LockMode, OnDisconnect} from './generated/distlock/v1/lock_pb.js';
-import {type Lease, Phase, Return} from './lease.js';
-import type {Command, Link} from './link.js';
+import {type Command, type Lease, Link, Phase, Return} from './lease.js';
 import {newKey, type Reply, TableBase} from './table_base.js';
 
 const RETRY_PAUSE = SECOND / 10;
@@ -28,13 +27,13 @@ export abstract class MovingTable extends TableBase {
   }
 
   /**
-   * Leaves the present broker, if it drains: the other link becomes the present one. While that still has a stream of
-   * its own, of a broker that drains as well, this waits for its end.
+   * Leaves the present broker, if it drains. While there is still a stream to a former one, this waits for its end.
    */
   moveOn(now: number): void {
-    const [old, other] = [this.link, this.links[1 - this.present] as Link];
-    if (this.settings.brokers === 1 || this.closed || !old.streaming || !old.draining || other.streaming) return;
-    this.present = this.present === 0 ? 1 : 0;
+    const old = this.link;
+    if (this.settings.brokers === 1 || this.closed || !old.draining || this.former !== undefined) return;
+    this.former = old;
+    this.link = new Link();
     this.moving = true;
     for (const request of this.waiting()) {
       if (request.link !== old) continue;
@@ -57,17 +56,13 @@ export abstract class MovingTable extends TableBase {
     this.movesAt = NEVER;
     this.moving = false;
     const ready = link.opened && !link.leaving && !link.draining;
-    const groups = new Map<string | number, Lease[]>();
     for (const lease of this.held()) {
       if (lease.link === link && lease.change === undefined) continue;
       this.moving ||= lease.link !== link;
       if (!ready || !this.mayMove(lease)) continue;
-      const {reentrant, namespace, key} = lease.spec;
-      const name = reentrant ? JSON.stringify([lease.token, namespace, key]) : lease.id;
-      if (!link.adopts) this.stay(lease, now);
-      else groups.set(name, [...groups.get(name) ?? [], lease]);
+      if (link.adopts) this.move(this.holdsOf(lease), link, now);
+      else this.stay(lease, now);
     }
-    for (const holds of groups.values()) this.move(holds, link, now);
     for (const back of ready && link.adopts ? this.leftovers.splice(0) : []) {
       const adopt = this.adopt(back.lease, back.key, 1);
       const id = this.ask(link, adopt, (reply, at) => { this.onLeftover(back, reply, at); });
@@ -227,7 +222,7 @@ export abstract class MovingTable extends TableBase {
 
   /** A former broker that has nothing of this client any more. */
   leaveWhenEmpty(link: Link): void {
-    if (link === this.link || !link.streaming || link.leaving) return;
+    if (link.leaving) return;
     for (const lease of this.live.values()) if ([lease.link, lease.former, lease.to].includes(link)) return;
     for (const asked of this.asked.values()) if (asked.link === link) return;
     this.leave(link);

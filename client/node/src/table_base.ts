@@ -5,14 +5,13 @@
 // in `effects`, what it tells brokers in pack(). Its rules are those of proto/distlock/v1/session.md. Only
 // src/engine.ts calls it.
 //
-// There are two links, each with a stream or none. New acquires go through the present link. When its broker drains and
-// another one is known, the other link becomes the present one; leases follow by AdoptLease (moves.ts).
+// New acquires go through the present link. When its broker drains and another one is known, it becomes the former one,
+// and a new link the present one; leases follow by AdoptLease (moves.ts).
 import {randomBytes} from 'node:crypto';
 import {NEVER, SECOND} from './clock.js';
 import {cutLabel, toWire} from './convert.js';
 import type {Refusal} from './errors.js';
-import {type Lease, Phase, type Request, Return, type TellOutcome} from './lease.js';
-import {type Command, Link} from './link.js';
+import {type Command, type Lease, Link, Phase, type Request, Return, type TellOutcome} from './lease.js';
 import type {Outcome} from './types.js';
 
 const ANSWER_GRACE = SECOND / 2; // the broker ends a bounded wait; when it stays silent, the client does after this
@@ -30,13 +29,13 @@ export interface TableSettings {
   address: string;
   brokers: number;
   label: string;
-  unreachableAfter: number | undefined;
+  unreachableAfter: number | undefined; // milliseconds; undefined: by the wait
   connectTimeout: number;
 }
 
 export class TableBase {
-  readonly links: [Link, Link] = [new Link(), new Link()];
-  present: 0 | 1 = 0;
+  link = new Link(); // the present one, with a stream or without
+  former: Link | undefined; // with a stream
   readonly live = new Map<number, Lease>(); // by id, in any phase but ENDED
   readonly moves = new Map<number, Lease>(); // by the id of an adoption that is not answered
   readonly asked = new Map<number, {link: Link; heard: Heard}>(); // the other commands without an answer, but acquires
@@ -56,8 +55,8 @@ export class TableBase {
     settings.label = cutLabel(settings.label);
   }
 
-  get link(): Link {
-    return this.links[this.present];
+  get links(): Link[] {
+    return this.former === undefined ? [this.link] : [this.link, this.former];
   }
 
   takeIds(count = 1): number {
@@ -131,13 +130,8 @@ export class TableBase {
       this.live.delete(lease.id);
       lease.phase = Phase.ENDED;
     }
-    this.answer(request, refusal);
-  }
-
-  answer(request: Request, refusal: Refusal | undefined): void {
-    const {answer} = request;
+    this.tell(request.answer, refusal);
     request.answer = undefined;
-    this.tell(answer, refusal);
   }
 
   /** Tells the broker that this request is given up. Grants that are on their way go back by themselves. */
