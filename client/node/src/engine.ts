@@ -43,17 +43,6 @@ export interface EngineSettings extends Pick<TableSettings, 'address' | 'label' 
   onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;
 }
 
-/** The end of a stream that was told Goodbye; waited for up to a second. */
-async function ended(call: SessionCall): Promise<void> {
-  await new Promise<void>(resolve => {
-    const timer = setTimeout(resolve, CLOSE_PATIENCE);
-    call.once('status', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
-}
-
 export class Engine {
   readonly table: LockTable;
   private readonly streams = new Set<Stream>(); // those whose end the table has not heard of
@@ -103,7 +92,12 @@ export class Engine {
     this.turn((table, now) => { table.close(now); });
     await Promise.all([...this.streams].map(async stream => {
       this.flush(stream);
-      if (stream.link.opened) await ended(stream.call); // one that is not even open holds nothing
+      let patience: NodeJS.Timeout | undefined;
+      await new Promise<void>(resolve => {
+        stream.call.once('status', resolve);
+        patience = setTimeout(resolve, stream.link.opened ? CLOSE_PATIENCE : 0); // one that is not open holds nothing
+      });
+      clearTimeout(patience);
       stream.call.cancel();
     }));
     clearTimeout(this.timer);
@@ -173,7 +167,12 @@ export class Engine {
     if (due !== this.armed && !(this.armed < due && this.armed > now)) {
       clearTimeout(this.timer);
       this.armed = due;
-      this.timer = due === NEVER || this.table.closed ? undefined : this.startTimer(due - now);
+      const delay = Math.min(Math.max(Math.ceil(due - now), 1), LONGEST_TIMER); // they come up to 1 ms early
+      this.timer = due === NEVER || this.table.closed ? undefined : setTimeout(() => {
+        this.armed = NEVER;
+        this.proceed();
+      }, delay);
+      if (!this.keeps) this.timer?.unref();
     }
     const keeps = !this.table.idle || [...this.streams].some(stream => stream.writing);
     if (keeps === this.keeps) return;
@@ -181,15 +180,6 @@ export class Engine {
     if (keeps) this.timer?.ref();
     else this.timer?.unref();
     for (const stream of this.streams) stream.sockets.keepAlive(keeps);
-  }
-
-  private startTimer(delay: number): NodeJS.Timeout {
-    // Timers may come up to a millisecond early.
-    const timer = setTimeout(() => {
-      this.armed = NEVER;
-      this.proceed();
-    }, Math.min(Math.max(Math.ceil(delay), 1), LONGEST_TIMER));
-    return this.keeps ? timer : timer.unref();
   }
 
   private open(now: number): void {
@@ -251,10 +241,8 @@ export class Engine {
 
   private onStreamEnd(stream: Stream, status: StatusObject): void {
     const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status);
-    const known = !this.streams.has(stream);
     const why = `the stream to the broker ended${failure === undefined ? '' : `: ${failure.message}`}`;
     this.breakStream(stream, failure?.reason === 'LEASE_LOST' ? 'LAPSED' : 'DISCONNECTED', why, failure);
-    if (failure !== undefined && !known) this.table.onStatus(failure);
     stream.connection.close();
     this.table.effects.push(() => this.settings.onSession?.('ended', stream.connection.address));
     if (!this.table.closed) this.changed();
@@ -264,6 +252,7 @@ export class Engine {
     if (!this.streams.delete(stream)) return;
     const isPresent = stream.link === this.table.link;
     this.table.onBroken(stream.link, cause, why, this.now());
+    if (failure !== undefined) this.table.onStatus(failure);
     stream.call.cancel();
     if (isPresent) this.planReconnect(failure);
   }

@@ -61,7 +61,8 @@ export class Lease {
   moveKey = ''; // of the adoption; kept until one has succeeded
   former: Link | undefined; // of a waiting one: the session it has left, until the next has its place
   crossed = false; // that session has granted it: to be given back there
-  change: Change | undefined;
+  /** What others are to see, until an adoption in its session shows it. `sent`: by the one that is under way. */
+  change: {spec: LockSpec; sent?: LockSpec; told: Answer[]} | undefined;
   onEnd: (() => void)[] = []; // told once, when it ends after it was held, other than by a release
 
   constructor(public id: number, readonly request: Request, public spec: LockSpec) {}
@@ -74,15 +75,6 @@ export class Lease {
   }
 }
 
-/** What others are to see of a held lease, until an adoption in its session shows it. `told`: called once each. */
-export interface Change {
-  spec: LockSpec;
-  sent?: LockSpec; // by the adoption that is under way
-  told: Answer[];
-}
-
-const BEST_FIRST: Outcome[] = ['RELEASED', 'STILL_HELD', 'UNKNOWN', 'ALREADY_GONE'];
-
 /**
  * A lease on its way back: released in each session that may have it. Without an answer, a later session adopts it
  * under `key`, and releases it then. `tell` hears the outcome when all have answered.
@@ -90,24 +82,15 @@ const BEST_FIRST: Outcome[] = ['RELEASED', 'STILL_HELD', 'UNKNOWN', 'ALREADY_GON
 export class Return {
   missing = 0;
   broken = false;
-  outcome: Outcome = 'ALREADY_GONE';
-  key: string;
+  outcome: Outcome = 'ALREADY_GONE'; // the best of all: of two sessions, only one has had the lease
 
-  constructor(readonly lease: Lease, readonly lapsed: boolean, readonly tell?: TellOutcome) {
-    this.key = lease.moveKey;
-  }
-
-  /** Of two sessions, only one has had the lease. */
-  heard(outcome: Outcome): void {
-    this.missing -= 1;
-    if (BEST_FIRST.indexOf(outcome) < BEST_FIRST.indexOf(this.outcome)) this.outcome = outcome;
-  }
+  constructor(readonly lease: Lease, readonly lapsed: boolean, readonly tell?: TellOutcome,
+    readonly key = lease.moveKey) {}
 }
 
 export type Command = NonNullable<SessionCommand['command']>;
 
-/** A message of one command, and its ids: one for each lock; 0 for OpenSession, which has an event of its own. Without any: it
- * waits for no answers. */
+/** A message of one command, and its ids: one for each lock; 0 for OpenSession; none where no event answers. */
 interface Encoded {
   first: number;
   count: number;
@@ -123,17 +106,7 @@ const writer = new BinaryWriter();
 
 /** A message of one command. One behind the other, such messages are the message of all their commands. */
 function bytesOf(id: number, command: Command): Uint8Array {
-  try {
-    return SessionRequest.encode({commands: [{id, command}]}, writer).finish();
-  } catch (error) {
-    writer.finish();
-    throw error;
-  }
-}
-
-function idsOf(command: Command): number {
-  if (command.$case === 'acquire') return command.acquire.locks.length;
-  return command.$case === 'adopt' ? Math.max(command.adopt.holdCount, 1) : 1;
+  return SessionRequest.encode({commands: [{id, command}]}, writer).finish();
 }
 
 /** One session, from its Open (heartbeat 0) to its end. */
@@ -187,7 +160,6 @@ export class SessionBelief {
 
   /** Whether a heartbeat is unanswered, and half of what was left until `deadline` when it was sent is gone. */
   overdue(deadline: number, now: number): boolean {
-    if (this.unanswered === 0) return false;
     const oldest = Math.max(this.lastAcked + 1, 1, this.lastSent - REMEMBERED + 1);
     const since = this.sent.get(oldest) ?? now;
     return now - since >= (deadline - since) / 2;
@@ -224,17 +196,17 @@ export class Link {
 
   /** When something is to be done for it. */
   get due(): number {
-    if (!this.streaming) return NEVER;
-    return !this.heartbeatDue && !this.leaving ? Math.min(this.heartbeatAt, this.session.deadline) : this.session.deadline;
+    const beat = this.heartbeatDue || this.leaving ? NEVER : this.heartbeatAt;
+    return this.streaming ? Math.min(beat, this.session.deadline) : NEVER;
   }
 
-  /** False, and nothing is sent: it is too large for a message. Nothing may follow a Goodbye. */
-  send(id: number, command: Command): boolean {
+  /** count: of its locks. False, and nothing is sent: it is too large for a message. Nothing may follow a Goodbye. */
+  send(id: number, command: Command, count = 1): boolean {
     if (this.leaving) return true;
     const bytes = bytesOf(id, command);
     if (bytes.length > this.maxBytes) return false;
     if (command.$case === 'cancel') this.urgent.push({first: 0, count: 0, bytes});
-    else this.commands.push({first: command.$case === 'open' ? 0 : id, count: idsOf(command), bytes});
+    else this.commands.push({first: command.$case === 'open' ? 0 : id, count, bytes});
     return true;
   }
 

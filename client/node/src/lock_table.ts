@@ -2,7 +2,7 @@
 //
 // The lock table: what the program asks of it, the timer, and the events of sessions. See table_base.ts.
 import {NEVER, SECOND} from './clock.js';
-import {fromWire, lostReasonOf, outcomeOf, refusalOf} from './convert.js';
+import {cutLabel, fromWire, lostReasonOf, outcomeOf, refusalOf} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Grant, type LockSpec, LostReason, type Refusal as WireRefusal} from './generated/distlock/v1/lock_pb.js';
 import type {AcquireQueued, HeartbeatAck, LeaseLost, SessionEvent, SessionOpened,
@@ -29,7 +29,7 @@ export class LockTable extends MovingTable {
     }
     for (const lease of request.leases) this.live.set(lease.id, lease);
     if (!this.link.opened) request.stranded = now;
-    if (this.link.streaming && !this.link.leaving) this.sendRequest(request, now);
+    this.sendRequest(request, now);
     this.schedule(request);
     return request;
   }
@@ -99,7 +99,7 @@ export class LockTable extends MovingTable {
     const {link} = this;
     link.start(now, this.settings.connectTimeout);
     // Node cannot show that it is the process at the socket: no claim.
-    const open = {client: this.settings.label, generation: this.sessions, process: undefined};
+    const open = {client: cutLabel(this.settings.label), generation: this.sessions, process: undefined};
     this.sessions += 1;
     link.send(this.takeIds(), {$case: 'open', open});
     for (const lease of this.live.values()) lease.stays = false;
@@ -121,7 +121,7 @@ export class LockTable extends MovingTable {
 
   /** The next message for this link's stream, or undefined. */
   pack(link: Link, now: number): Buffer | undefined {
-    if (link === this.former) this.leaveWhenEmpty(link);
+    if (link === this.former && !link.leaving) this.leaveWhenEmpty(link);
     return link.pack(now);
   }
 
@@ -163,17 +163,16 @@ export class LockTable extends MovingTable {
   private giveUp(now: number): void {
     this.requestsAt = NEVER;
     for (const request of this.waiting()) {
-      if (now >= request.giveUpAt) this.timeOut(request, now);
-      else this.requestsAt = Math.min(this.requestsAt, Math.max(request.giveUpAt, now + LEAST_PAUSE));
+      const {giveUpAt, stranded, asked, waitUntil} = request;
+      if (now < giveUpAt) {
+        this.requestsAt = Math.min(this.requestsAt, Math.max(giveUpAt, now + LEAST_PAUSE));
+        continue;
+      }
+      const message = `no answer within the wait of ${((waitUntil - asked) / SECOND).toFixed(3)} s`;
+      this.withdraw(request);
+      this.refuse(request, stranded !== NEVER ? this.unreachable(stranded, now)
+        : {reason: 'WAIT_TIMEOUT', message, waited: now - asked});
     }
-  }
-
-  private timeOut(request: Request, now: number): void {
-    const {stranded, asked, waitUntil} = request;
-    const message = `no answer within the wait of ${((waitUntil - asked) / SECOND).toFixed(3)} s`;
-    this.withdraw(request);
-    this.refuse(request, stranded !== NEVER ? this.unreachable(stranded, now)
-      : {reason: 'WAIT_TIMEOUT', message, waited: now - asked});
   }
 
   /** Events that are not known are ignored. */
@@ -183,7 +182,10 @@ export class LockTable extends MovingTable {
     const lease = found?.link === link ? found : undefined;
     switch (event?.$case) {
       case 'granted': this.onGranted(link, id, event.granted, now); break;
-      case 'released': this.onReleased(lease, id, event.released.outcome, now); break;
+      case 'released': // under the acquire's own id: another program that knows the lease_id has released the lease
+        if (this.reply(id, outcomeOf(event.released.outcome), now)) break;
+        this.onGone(lease, 'RELEASED', 'released by its lease_id');
+        break;
       case 'heartbeatAck': this.onAck(link, event.heartbeatAck, now); break;
       case 'refused': this.onRefused(link, id, event.refused, now); break;
       case 'lost': this.onLost(lease, event.lost, now); break;
@@ -311,13 +313,8 @@ export class LockTable extends MovingTable {
     if (alone) this.leave(link);
     link.draining = true;
     this.moveOn(now);
-    if (link !== this.link && this.link.streaming) this.sendRequest(request, now);
+    if (link !== this.link) this.sendRequest(request, now);
     return true;
-  }
-
-  private onReleased(lease: Lease | undefined, id: number, outcome: number, now: number): void {
-    // Under the acquire's own id: another program that knows the lease_id has released the lease.
-    if (!this.reply(id, outcomeOf(outcome), now)) this.onGone(lease, 'RELEASED', 'released by its lease_id');
   }
 
   private onLost(lease: Lease | undefined, {reason, message}: LeaseLost, now: number): void {
@@ -345,9 +342,7 @@ export class LockTable extends MovingTable {
     for (const lease of [...this.live.values()]) {
       if (lease.to === link) this.unaskMove(lease); // to be asked again
       if (lease.former === link) lease.former = undefined;
-    }
-    for (const lease of this.held()) {
-      if (lease.link !== link) continue;
+      if (lease.phase !== Phase.HELD || lease.link !== link) continue;
       if (this.survives(lease, now)) this.orphan(lease, why);
       else this.lose(lease, now < lease.deadline ? cause : 'LAPSED', why, true);
     }

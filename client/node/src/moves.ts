@@ -37,14 +37,13 @@ export abstract class MovingTable extends TableBase {
     this.moving = true;
     for (const request of this.waiting()) {
       if (request.link !== old) continue;
-      const unsent = old.drop(request.first.id);
-      if (!unsent && request.requestId !== '') { // the next broker takes over its place
+      if (request.requestId === '') {
+        this.withdraw(request);
+      } else if (!old.drop(request.first.id)) { // the next broker takes over its place
         for (const lease of request.leases) {
           lease.former = old;
           lease.crossed = lease.phase === Phase.GRANTED;
         }
-      } else if (!unsent) {
-        this.withdraw(request);
       }
       this.strand(request, now);
     }
@@ -99,7 +98,7 @@ export abstract class MovingTable extends TableBase {
       if (hold.change !== undefined) hold.change.sent = hold.change.spec;
     });
     const [lease] = holds as [Lease];
-    if (link.send(first, this.adopt(lease, key, holds.length))) return;
+    if (link.send(first, this.adopt(lease, key, holds.length), holds.length)) return;
     const message = `it does not fit into the ${link.maxBytes} bytes that this broker takes`;
     this.onNotAdopted(link, lease, {reason: 'INVALID_ARGUMENT', message}, now);
   }
@@ -222,7 +221,6 @@ export abstract class MovingTable extends TableBase {
 
   /** A former broker that has nothing of this client any more. */
   leaveWhenEmpty(link: Link): void {
-    if (link.leaving) return;
     for (const lease of this.live.values()) if ([lease.link, lease.former, lease.to].includes(link)) return;
     for (const asked of this.asked.values()) if (asked.link === link) return;
     this.leave(link);

@@ -9,7 +9,7 @@
 // and a new link the present one; leases follow by AdoptLease (moves.ts).
 import {randomBytes} from 'node:crypto';
 import {NEVER, SECOND} from './clock.js';
-import {cutLabel, toWire} from './convert.js';
+import {toWire} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Command, type Lease, Link, Phase, type Request, Return, type TellOutcome} from './lease.js';
 import type {Outcome} from './types.js';
@@ -18,6 +18,7 @@ const ANSWER_GRACE = SECOND / 2; // the broker ends a bounded wait; when it stay
 const LEAST_WAIT = 1; // 0 would turn a bounded wait into one try
 export const LEAST_PAUSE = 10;
 const TOLD = ['DRAINING', 'QUOTA_EXCEEDED', 'STORE_UNAVAILABLE', 'QUORUM_NOT_REACHED']; // why no session begins
+const BEST_FIRST: Outcome[] = ['RELEASED', 'STILL_HELD', 'UNKNOWN', 'ALREADY_GONE'];
 export const OVER: Refusal = {reason: 'NOT_HOLDER', message: 'the lock has ended'};
 
 export type Reply = Refusal | Outcome | undefined; // to a command; undefined: it is done
@@ -51,9 +52,7 @@ export class TableBase {
   protected readonly requestPrefix = newKey();
   protected sessions = 0; // opened so far
 
-  constructor(readonly settings: TableSettings) {
-    settings.label = cutLabel(settings.label);
-  }
+  constructor(readonly settings: TableSettings) {}
 
   get links(): Link[] {
     return this.former === undefined ? [this.link] : [this.link, this.former];
@@ -148,14 +147,14 @@ export class TableBase {
   /** Sends a request through the present session, unless it must wait for something. */
   sendRequest(request: Request, now: number): void {
     const {link} = this;
-    if (this.heldElsewhere(request)) return;
+    if (!link.streaming || link.leaving || this.heldElsewhere(request)) return;
     const locks = request.leases.map(({spec}) => spec);
     for (const spec of locks) {
       if (request.oneTry) spec.maxWait = toWire(0);
       else if (request.waitUntil !== NEVER) spec.maxWait = toWire(Math.max(request.waitUntil - now, LEAST_WAIT));
     }
     const acquire = {locks, requestId: request.requestId};
-    if (link.send(request.first.id, {$case: 'acquire', acquire})) {
+    if (link.send(request.first.id, {$case: 'acquire', acquire}, locks.length)) {
       request.link = link;
       for (const lease of request.leases) lease.link = link;
     } else if (link.opened) {
@@ -172,7 +171,6 @@ export class TableBase {
   }
 
   sendHeldBack(now: number): void {
-    if (!this.link.streaming || this.link.leaving) return;
     for (const request of this.waiting()) if (request.link === undefined) this.sendRequest(request, now);
   }
 
@@ -197,12 +195,11 @@ export class TableBase {
   }
 
   private returned(back: Return, reply: Reply): void {
-    if (typeof reply === 'object') {
-      back.broken ||= reply.reason === 'UNREACHABLE';
-      back.heard(reply.reason === 'NOT_HOLDER' ? 'ALREADY_GONE' : 'UNKNOWN');
-    } else {
-      back.heard(reply ?? 'UNKNOWN');
-    }
+    back.missing -= 1;
+    const reason = typeof reply === 'object' ? reply.reason : '';
+    back.broken ||= reason === 'UNREACHABLE';
+    const outcome = typeof reply === 'string' ? reply : reason === 'NOT_HOLDER' ? 'ALREADY_GONE' : 'UNKNOWN';
+    if (BEST_FIRST.indexOf(outcome) < BEST_FIRST.indexOf(back.outcome)) back.outcome = outcome;
     if (back.missing > 0) return;
     this.tell(back.tell, back.outcome);
     if (back.broken && back.outcome === 'UNKNOWN') this.leaveOver(back);
@@ -212,9 +209,7 @@ export class TableBase {
   leaveOver({lease, lapsed, key}: Return): void {
     // Other holds of a reentrant lease move it, with what is left of it.
     if (this.closed || this.holdsOf(lease).some(hold => hold !== lease)) return;
-    const back = new Return(lease, lapsed);
-    back.key = key === '' ? newKey() : key;
-    this.leftovers.push(back);
+    this.leftovers.push(new Return(lease, lapsed, undefined, key === '' ? newKey() : key));
     this.moveAt(0);
   }
 
@@ -227,9 +222,8 @@ export class TableBase {
       this.unaskMove(lease);
     }
     if (back.missing > 0 || gone) return;
-    back.missing = 1;
-    back.broken = true;
-    this.returned(back, 'UNKNOWN');
+    this.tell(tell, 'UNKNOWN');
+    this.leaveOver(back);
   }
 
   /** Its adoption is answered, or will not be. */
