@@ -38,8 +38,8 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** Reads what comes with each lock at a third less: texts without an array, numbers without a bigint between. */
-class Reader extends BinaryReader {
+/** Reads what comes with each lock: texts without an array, numbers without a bigint between. */
+export class Reader extends BinaryReader {
   constructor(private readonly from: Buffer) {
     super(from);
   }

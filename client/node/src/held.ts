@@ -148,7 +148,7 @@ export class Held implements AsyncDisposable {
 
   private giveBack(tell: ((outcome: Outcome) => void) | undefined): void {
     this.core.engine.turn((table, now) => { table.release(this.lease, tell, now); });
-    this.core.engine.handles.unregister(this.lease); // what is registered costs the garbage collector a full round
+    this.core.engine.handles.unregister(this.lease); // else it lives until a full round of the collector
     if (this.lease.cause === 'GIVEN_BACK') this.ended?.();
   }
 
