@@ -2,9 +2,10 @@
 //
 // Until when the client believes: "Belief" and "The stream" of session.md, with the clock in the test's hand.
 import assert from 'node:assert/strict';
+import {spawnSync} from 'node:child_process';
 import {test} from 'node:test';
 import {says} from './contract.mjs';
-import {SECOND, WatchedClock} from './package.mjs';
+import {PACKAGE, SECOND, WatchedClock} from './package.mjs';
 import {of, Stage} from './stage.mjs';
 
 says('end belief in everything when it has moved further than the monotonic clock by more than a second',
@@ -50,6 +51,23 @@ says('Use a clock that goes on while the machine is suspended', 'a suspend count
     wall -= 30 * SECOND; // set back in the same moment: seen within a second
     assert.ok(clock.now() - before >= 31.1 * SECOND);
   });
+
+test('an uptime in whole seconds, as of systems without /proc, is no clock', () => {
+  const program = `
+    const [fs, os] = [require('fs'), require('os')];
+    const {existsSync} = fs;
+    const {uptime} = os;
+    fs.existsSync = path => path !== '/proc/uptime' && existsSync(path);
+    os.uptime = () => Math.floor(uptime());
+    const {clock} = require(${JSON.stringify(`${PACKAGE}dist/clock.js`)});
+    let left = 20;
+    const looks = setInterval(() => {
+      clock.now();
+      if (--left === 0) clearInterval(looks);
+      process.exitCode = clock.jumped === 0 ? 0 : 1;
+    }, 170);`;
+  assert.equal(spawnSync(process.execPath, ['-e', program]).status, 0);
+});
 
 test('a pause between the readings of the clocks is no jump', () => {
   let monotonic = 0;

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {says} from './contract.mjs';
-import {convert, SECOND, wire} from './package.mjs';
+import {channel, convert, SECOND, wire} from './package.mjs';
 import {of, Stage} from './stage.mjs';
 
 const millis = ({maxWait}) => (maxWait === undefined ? undefined : convert.fromWire(maxWait));
@@ -305,4 +305,15 @@ test('ten thousand locks', () => {
   assert.ok(holds.every(({held}) => held));
   stage.tick(0.5);
   assert.ok(!holds.some(({held}) => held) && stage.table.live.size === 0);
+});
+
+test('the reader of sessions reads what the generated code reads', () => {
+  for (const [id, message] of [[0, ''], [127, 'a'], [128, 'ä€😀'], [2 ** 53 - 1, 'x'.repeat(200)], [-1, '\uFEFFb']]) {
+    const lost = {lease: undefined, reason: wire.LostReason.FORCED, message};
+    const bytes = Buffer.from(wire.SessionEvent.encode({id, event: {$case: 'lost', lost}}).finish());
+    assert.deepEqual(wire.SessionEvent.decode(new channel.Reader(bytes)), {id, event: {$case: 'lost', lost}});
+    assert.throws(() => wire.SessionEvent.decode(new channel.Reader(bytes.subarray(0, -1))), RangeError);
+  }
+  const large = Buffer.from([8, ...Array(7).fill(0x80), 0x10]); // an id of 2^53
+  assert.throws(() => wire.SessionEvent.decode(new channel.Reader(large)), /larger than/);
 });

@@ -140,7 +140,7 @@ TEST_F(BallotTest, ARepeatIsNotPromisedLongerForAStampOfAClockThatWasWrong) {
   const auto* granted = Told<core::AcquireGranted>();
   ASSERT_NE(granted, nullptr);
   EXPECT_GE(granted->held_for, seconds(8) - milliseconds(1));
-  EXPECT_LE(granted->held_at_least, seconds(3) + milliseconds(1)) << "it may have been promised for as long as one says";
+  EXPECT_LE(granted->held_at_least, seconds(3) + milliseconds(1)) << "it may have been promised for that long";
 }
 
 // A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.

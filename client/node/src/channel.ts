@@ -2,7 +2,7 @@
 //
 // Connections to brokers.
 import {Client, type ClientDuplexStream, type ClientReadableStream, Metadata, type ServiceError} from '@grpc/grpc-js';
-import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
+import {BinaryReader, type BinaryWriter} from '@bufbuild/protobuf/wire';
 import {onAbort} from './abort.js';
 import {bearer} from './bearer.js';
 import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
@@ -38,10 +38,45 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
+/** Reads what comes with each lock: texts without an array, numbers without a bigint between. */
+export class Reader extends BinaryReader {
+  constructor(private readonly from: Buffer) {
+    super(from);
+  }
+
+  override string(): string {
+    const length = this.uint32();
+    const begin = this.pos;
+    if (begin + length > this.len) throw new RangeError('a message of the broker ends within a text');
+    this.pos += length;
+    return this.from.toString('utf8', begin, this.pos);
+  }
+
+  override int64(): string {
+    return this.long() as unknown as string; // the generated code makes a number of it
+  }
+
+  override uint64(): string {
+    return this.long() as unknown as string;
+  }
+
+  private long(): number | bigint | string {
+    let [value, at, factor] = [0, this.pos, 1];
+    for (; at < this.len && factor < Number.MAX_SAFE_INTEGER; factor *= 128) {
+      const byte = this.from[at++] as number;
+      value += (byte & 0x7f) * factor;
+      if (byte >= 0x80) continue;
+      this.pos = at;
+      return value;
+    }
+    return super.int64(); // negative, or too large
+  }
+}
+
 /** A channel to one broker. */
 export class Connection {
   private readonly client: Client;
-  shown: string | undefined; // the authorization that the session's broker was shown last
+  shown: string | undefined; // the authorization that the session's call has shown
 
   constructor(readonly address: string) {
     const {target, credentials, options} = transportTo(address);
@@ -53,7 +88,7 @@ export class Connection {
     const metadata = this.metadata();
     this.shown = metadata.get('authorization')[0]?.toString();
     const call = sockets.of(() => this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer,
-      bytes => SessionResponse.decode(bytes), metadata));
+      bytes => SessionResponse.decode(new Reader(bytes)), metadata));
     call.once('metadata', () => { sockets.connected(); });
     call.once('status', () => { sockets.connected(); });
     return call;

@@ -4,6 +4,7 @@
 // Node.js has none that goes on while the machine is suspended, but it tells since when the machine is up, which
 // counts that time. The question costs as much as a small file, so it is asked once a second, and when the wall clock
 // has moved further than the monotonic one, or back.
+import {existsSync} from 'node:fs';
 import {uptime} from 'node:os';
 
 export const NEVER = Infinity;
@@ -74,9 +75,10 @@ function nearest(known: number, least: number, most: number): number {
   return Math.min(Math.max(known, least), most);
 }
 
+/** Elsewhere it comes in whole seconds, or follows the wall clock. */
 function uptimeIfTold(): (() => number) | undefined {
   try {
-    return uptime() > 0 ? uptime : undefined;
+    return existsSync('/proc/uptime') && uptime() > 0 ? uptime : undefined;
   } catch {
     return undefined;
   }

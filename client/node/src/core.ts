@@ -84,7 +84,7 @@ export class Core {
   }
 
   isClosing(): boolean {
-    return this.engine.closing;
+    return this.engine.table.closed;
   }
 
   closedError(): DistlockError {

@@ -14,11 +14,11 @@ import {Connection, type SessionCall} from './channel.js';
 import {clock, NEVER, SECOND} from './clock.js';
 import {guarded, type Refusal} from './errors.js';
 import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
-import {type Lease, Phase} from './lease.js';
-import type {Link} from './link.js';
+import {type Lease, type Link, Phase} from './lease.js';
 import {LockTable} from './lock_table.js';
 import {Sockets} from './sockets.js';
 import {refusalOfStatus} from './status.js';
+import type {TableSettings} from './table_base.js';
 
 const RECONNECT_INITIAL = SECOND / 50;
 const RECONNECT_MAX = 2 * SECOND;
@@ -35,15 +35,9 @@ interface Stream {
   readonly call: SessionCall;
   writing: boolean;
   looking: boolean; // whether the token has changed
-  over: boolean; // the table has heard of its end
-  readonly ended: Promise<void>;
 }
 
-export interface EngineSettings {
-  address: string;
-  label: string;
-  /** Milliseconds; undefined: by the wait. */
-  unreachableAfter: number | undefined;
+export interface EngineSettings extends Pick<TableSettings, 'address' | 'label' | 'unreachableAfter'> {
   /** The broker goes down, and not all locks can follow to another one. Milliseconds that are left. */
   onDraining: ((timeLeft: number) => void) | undefined;
   onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;
@@ -51,9 +45,8 @@ export interface EngineSettings {
 
 export class Engine {
   readonly table: LockTable;
-  closing = false;
-  private readonly streams: [Stream | undefined, Stream | undefined] = [undefined, undefined];
-  private present: 0 | 1 = 0;
+  private readonly streams = new Set<Stream>(); // those whose end the table has not heard of
+  private former: Link | undefined; // of the table, at the last turn
   private reconnectAt = 0;
   private bound = RECONNECT_INITIAL;
   private timer: NodeJS.Timeout | undefined;
@@ -68,9 +61,7 @@ export class Engine {
   /** `onOpened`: told where a session was opened. */
   constructor(private readonly settings: EngineSettings, private readonly addresses: Addresses,
     private readonly onOpened: (address: string) => void) {
-    const {address, label, unreachableAfter} = settings;
-    const brokers = addresses.all.length;
-    this.table = new LockTable({address, brokers, label, unreachableAfter, connectTimeout: CONNECT_TIMEOUT});
+    this.table = new LockTable({...settings, brokers: addresses.all.length, connectTimeout: CONNECT_TIMEOUT});
   }
 
   /** A turn of the table. */
@@ -97,24 +88,19 @@ export class Engine {
 
   /** Gives all back and waits up to a second for the broker's answer. */
   async close(): Promise<void> {
-    if (this.closing) return;
-    this.closing = true;
+    if (this.table.closed) return;
     this.turn((table, now) => { table.close(now); });
-    await Promise.all(this.streams.map(async stream => {
-      if (stream === undefined) return;
+    await Promise.all([...this.streams].map(async stream => {
       this.flush(stream);
-      if (stream.link.opened) await this.patiently(stream.ended); // one that is not even open holds nothing
+      let patience: NodeJS.Timeout | undefined;
+      await new Promise<void>(resolve => {
+        stream.call.once('status', resolve);
+        patience = setTimeout(resolve, stream.link.opened ? CLOSE_PATIENCE : 0); // one that is not open holds nothing
+      });
+      clearTimeout(patience);
       stream.call.cancel();
-      stream.connection.close();
     }));
     clearTimeout(this.timer);
-  }
-
-  private async patiently(ended: Promise<void>): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>(resolve => { timer = setTimeout(resolve, CLOSE_PATIENCE); });
-    await Promise.race([ended, patience]);
-    clearTimeout(timer);
   }
 
   private now(): number {
@@ -150,19 +136,19 @@ export class Engine {
     const {table} = this;
     const now = this.now();
     for (const stream of this.streams) {
-      if (stream === undefined || !table.lapsed(stream.link, now)) continue;
+      if (!table.lapsed(stream.link, now)) continue;
       const why = stream.link.opened ? 'the broker was not heard for the whole validity'
         : 'no answer to Open within the connect timeout';
       this.breakStream(stream, 'LAPSED', why, undefined);
     }
     table.tick(now);
-    if (table.present !== this.present) { // the table has left a broker: the next one, at once
-      this.present = table.present;
+    if (table.former !== undefined && table.former !== this.former) { // the table has left a broker: the next, at once
       this.addresses.next();
       this.reconnectAt = 0;
     }
-    if (this.streams[this.present] === undefined && now >= this.reconnectAt && this.wanted) this.open(now);
-    for (const stream of this.streams) if (stream !== undefined) this.flush(stream);
+    this.former = table.former;
+    if (now >= this.reconnectAt && this.wanted) this.open(now);
+    for (const stream of this.streams) this.flush(stream);
     const {drainingFor} = table;
     table.drainingFor = undefined;
     if (drainingFor !== undefined) guarded('onDraining', () => this.settings.onDraining?.(drainingFor));
@@ -170,63 +156,55 @@ export class Engine {
     this.arm(now);
   }
 
-  /** Whether a session is needed. */
+  /** Whether a session is missing. */
   private get wanted(): boolean {
-    return !this.closing && (this.table.live.size > 0 || this.table.leftovers.length > 0);
+    const {link, closed, live, leftovers} = this.table;
+    return !link.streaming && !closed && (live.size > 0 || leftovers.length > 0);
   }
 
   private arm(now: number): void {
-    const reconnects = this.streams[this.present] === undefined && this.wanted;
-    const due = Math.min(this.table.wake, reconnects ? this.reconnectAt : NEVER);
+    const due = Math.min(this.table.due, this.wanted ? this.reconnectAt : NEVER);
     if (due !== this.armed && !(this.armed < due && this.armed > now)) {
       clearTimeout(this.timer);
       this.armed = due;
-      this.timer = due === NEVER || this.closing ? undefined : this.startTimer(due - now);
+      const delay = Math.min(Math.max(Math.ceil(due - now), 1), LONGEST_TIMER); // they come up to 1 ms early
+      this.timer = due === NEVER || this.table.closed ? undefined : setTimeout(() => {
+        this.armed = NEVER;
+        this.proceed();
+      }, delay);
+      if (!this.keeps) this.timer?.unref();
     }
-    const keeps = !this.table.idle || this.streams.some(stream => stream?.writing === true);
+    const keeps = !this.table.idle || [...this.streams].some(stream => stream.writing);
     if (keeps === this.keeps) return;
     this.keeps = keeps;
     if (keeps) this.timer?.ref();
     else this.timer?.unref();
-    for (const stream of this.streams) stream?.sockets.keepAlive(keeps);
-  }
-
-  private startTimer(delay: number): NodeJS.Timeout {
-    // Timers may come up to a millisecond early.
-    const timer = setTimeout(() => {
-      this.armed = NEVER;
-      this.proceed();
-    }, Math.min(Math.max(Math.ceil(delay), 1), LONGEST_TIMER));
-    return this.keeps ? timer : timer.unref();
+    for (const stream of this.streams) stream.sockets.keepAlive(keeps);
   }
 
   private open(now: number): void {
     const connection = new Connection(this.addresses.present);
     const sockets = new Sockets(this.keeps);
     const call = connection.session(sockets);
-    let end = (): void => undefined;
-    const ended = new Promise<void>(resolve => { end = resolve; });
     const {link} = this.table;
-    const stream: Stream = {link, connection, sockets, call, writing: false, looking: false, over: false, ended};
+    link.shown = connection.shown;
+    const stream: Stream = {link, connection, sockets, call, writing: false, looking: false};
     call.on('data', (response: SessionResponse) => { this.onResponse(stream, response); });
     call.on('error', () => undefined); // 'status' tells the same
-    call.on('status', (status: StatusObject) => {
-      end();
-      this.onStreamEnd(stream, status);
-    });
-    this.streams[this.present] = stream;
+    call.on('status', (status: StatusObject) => { this.onStreamEnd(stream, status); });
+    this.streams.add(stream);
     this.table.start(now);
   }
 
   private flush(stream: Stream): void {
-    if (stream.writing || stream.over) return;
+    if (stream.writing) return;
     if (stream.link.heartbeatDue && stream.link.authenticates) void this.showAnew(stream);
     const message = this.table.pack(stream.link, this.now());
     if (message === undefined) return;
     stream.writing = true;
     stream.call.write(message, () => {
       stream.writing = false;
-      if (stream.over) return;
+      if (!this.streams.has(stream)) return;
       this.flush(stream);
       if (this.table.idle) this.changed(); // the process need not be kept alive any more
     });
@@ -239,52 +217,44 @@ export class Engine {
     const {connection, link} = stream;
     const authorization = await bearerNow(connection.address);
     stream.looking = false;
-    if (authorization === undefined || stream.over) return;
-    if (authorization === connection.shown && !link.proofRefused) return;
-    connection.shown = authorization;
+    if (authorization === undefined || authorization === link.shown || !this.streams.has(stream)) return;
     this.turn(table => { table.authenticate(link, authorization); });
   }
 
   private onResponse(stream: Stream, response: SessionResponse): void {
-    if (stream.over) return;
+    if (!this.streams.has(stream)) return;
     const {link} = stream;
     const wasOpen = link.opened;
     const now = this.now();
     for (const event of response.events) this.table.onEvent(link, event, now);
-    if (link === this.table.link && link.acked) {
+    if (link === this.table.link && link.session.lastAcked > 0) {
       this.bound = RECONNECT_INITIAL;
       this.addresses.succeed();
     }
     if (link.opened && !wasOpen) {
-      this.onOpened(stream.connection.address);
-      this.tellSession('opened', stream);
+      const {address} = stream.connection;
+      this.onOpened(address);
+      this.table.effects.push(() => this.settings.onSession?.('opened', address));
     }
     this.changed();
   }
 
   private onStreamEnd(stream: Stream, status: StatusObject): void {
     const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status);
-    const known = stream.over;
     const why = `the stream to the broker ended${failure === undefined ? '' : `: ${failure.message}`}`;
     this.breakStream(stream, failure?.reason === 'LEASE_LOST' ? 'LAPSED' : 'DISCONNECTED', why, failure);
-    if (failure !== undefined && !known) this.table.onStatus(failure);
     stream.connection.close();
-    this.tellSession('ended', stream);
-    if (!this.closing) this.changed();
-  }
-
-  private tellSession(what: 'opened' | 'ended', {connection: {address}}: Stream): void {
-    this.table.effects.push(() => this.settings.onSession?.(what, address));
+    this.table.effects.push(() => this.settings.onSession?.('ended', stream.connection.address));
+    if (!this.table.closed) this.changed();
   }
 
   private breakStream(stream: Stream, cause: string, why: string, failure: Refusal | undefined): void {
-    if (stream.over) return;
-    stream.over = true;
+    if (!this.streams.delete(stream)) return;
+    const isPresent = stream.link === this.table.link;
     this.table.onBroken(stream.link, cause, why, this.now());
-    const index = stream.link === this.table.links[0] ? 0 : 1;
-    this.streams[index] = undefined;
+    if (failure !== undefined) this.table.onStatus(failure);
     stream.call.cancel();
-    if (index === this.present) this.planReconnect(failure);
+    if (isPresent) this.planReconnect(failure);
   }
 
   private planReconnect(failure: Refusal | undefined): void {

@@ -39,7 +39,7 @@ export class Held implements AsyncDisposable {
   /** @internal */
   constructor(private readonly core: Core, private readonly lease: Lease, observer: Observer | undefined,
     cookie: unknown) {
-    core.engine.handles.register(this, lease);
+    core.engine.handles.register(this, lease, lease);
     if (observer === undefined) return;
     this.ended = endTeller(observer, cookie, lease);
     if (lease.phase === Phase.ENDED) this.ended(); // in the same message that granted it
@@ -148,6 +148,7 @@ export class Held implements AsyncDisposable {
 
   private giveBack(tell: ((outcome: Outcome) => void) | undefined): void {
     this.core.engine.turn((table, now) => { table.release(this.lease, tell, now); });
+    this.core.engine.handles.unregister(this.lease); // else it lives until a full round of the collector
     if (this.lease.cause === 'GIVEN_BACK') this.ended?.();
   }
 

@@ -5,8 +5,7 @@ import {NEVER, SECOND} from './clock.js';
 import {fromWire} from './convert.js';
 import type {Refusal} from './errors.js';
 import {type Grant, LockMode, OnDisconnect} from './generated/distlock/v1/lock_pb.js';
-import {type Lease, Phase, Return} from './lease.js';
-import type {Command, Link} from './link.js';
+import {type Command, type Lease, Link, Phase, Return} from './lease.js';
 import {newKey, type Reply, TableBase} from './table_base.js';
 
 const RETRY_PAUSE = SECOND / 10;
@@ -28,24 +27,23 @@ export abstract class MovingTable extends TableBase {
   }
 
   /**
-   * Leaves the present broker, if it drains: the other link becomes the present one. While that still has a stream of
-   * its own, of a broker that drains as well, this waits for its end.
+   * Leaves the present broker, if it drains. While there is still a stream to a former one, this waits for its end.
    */
   moveOn(now: number): void {
-    const [old, other] = [this.link, this.links[1 - this.present] as Link];
-    if (this.settings.brokers === 1 || this.closed || !old.streaming || !old.draining || other.streaming) return;
-    this.present = this.present === 0 ? 1 : 0;
+    const old = this.link;
+    if (this.settings.brokers === 1 || this.closed || !old.draining || this.former !== undefined) return;
+    this.former = old;
+    this.link = new Link();
     this.moving = true;
     for (const request of this.waiting()) {
       if (request.link !== old) continue;
-      const unsent = old.drop(request.first.id);
-      if (!unsent && request.requestId !== '') { // the next broker takes over its place
+      if (request.requestId === '') {
+        this.withdraw(request);
+      } else if (!old.drop(request.first.id)) { // the next broker takes over its place
         for (const lease of request.leases) {
           lease.former = old;
           lease.crossed = lease.phase === Phase.GRANTED;
         }
-      } else if (!unsent) {
-        this.withdraw(request);
       }
       this.strand(request, now);
     }
@@ -57,17 +55,13 @@ export abstract class MovingTable extends TableBase {
     this.movesAt = NEVER;
     this.moving = false;
     const ready = link.opened && !link.leaving && !link.draining;
-    const groups = new Map<string | number, Lease[]>();
     for (const lease of this.held()) {
       if (lease.link === link && lease.change === undefined) continue;
       this.moving ||= lease.link !== link;
       if (!ready || !this.mayMove(lease)) continue;
-      const {reentrant, namespace, key} = lease.spec;
-      const name = reentrant ? JSON.stringify([lease.token, namespace, key]) : lease.id;
-      if (!link.adopts) this.stay(lease, now);
-      else groups.set(name, [...groups.get(name) ?? [], lease]);
+      if (link.adopts) this.move(this.holdsOf(lease), link, now);
+      else this.stay(lease, now);
     }
-    for (const holds of groups.values()) this.move(holds, link, now);
     for (const back of ready && link.adopts ? this.leftovers.splice(0) : []) {
       const adopt = this.adopt(back.lease, back.key, 1);
       const id = this.ask(link, adopt, (reply, at) => { this.onLeftover(back, reply, at); });
@@ -78,7 +72,7 @@ export abstract class MovingTable extends TableBase {
 
   private mayMove(lease: Lease): boolean {
     if (lease.stays || lease.to !== undefined) return false;
-    if (lease.link !== undefined && (!lease.link.adopts || lease.link.leaving)) return false;
+    if (lease.link?.adopts === false) return false;
     // The adoption must name the mode, which is known when the downgrade is answered.
     return !this.holdsOf(lease).some(hold => hold.downgrading > 0);
   }
@@ -104,7 +98,7 @@ export abstract class MovingTable extends TableBase {
       if (hold.change !== undefined) hold.change.sent = hold.change.spec;
     });
     const [lease] = holds as [Lease];
-    if (link.send(first, this.adopt(lease, key, holds.length))) return;
+    if (link.send(first, this.adopt(lease, key, holds.length), holds.length)) return;
     const message = `it does not fit into the ${link.maxBytes} bytes that this broker takes`;
     this.onNotAdopted(link, lease, {reason: 'INVALID_ARGUMENT', message}, now);
   }
@@ -134,7 +128,6 @@ export abstract class MovingTable extends TableBase {
     }
     if (!this.notice(lease, now)) return;
     this.leaseDeadline = Math.min(this.leaseDeadline, lease.deadline);
-    this.wakeAt(this.leaseDeadline);
     this.askForHeartbeat(link, lease.deadline, now);
     this.sendDowngrades(lease);
     if (lease.spec.reentrant) this.sendHeldBack(now);
@@ -214,7 +207,7 @@ export abstract class MovingTable extends TableBase {
           if (refusal === undefined) hold.downgraded = true;
           else hold.modeUnsure = true;
         }
-        this.effects.push(() => { tell(refusal); });
+        this.tell(tell, refusal);
         if (this.moving) this.sendMoves(now);
       });
     }
@@ -228,7 +221,6 @@ export abstract class MovingTable extends TableBase {
 
   /** A former broker that has nothing of this client any more. */
   leaveWhenEmpty(link: Link): void {
-    if (link === this.link || !link.streaming || link.leaving) return;
     for (const lease of this.live.values()) if ([lease.link, lease.former, lease.to].includes(link)) return;
     for (const asked of this.asked.values()) if (asked.link === link) return;
     this.leave(link);
@@ -250,7 +242,6 @@ export abstract class MovingTable extends TableBase {
       const {former, crossed} = part;
       if (former === undefined || (crossed && part !== lease)) continue;
       part.former = undefined;
-      part.crossed = false;
       if (crossed) this.grantByFormer(former, part.id, undefined);
     }
   }
@@ -265,6 +256,5 @@ export abstract class MovingTable extends TableBase {
       elsewhere ||= lease.link !== this.link;
     }
     this.moving &&= elsewhere;
-    this.wakeAt(this.leaseDeadline);
   }
 }

@@ -5,20 +5,20 @@
 // in `effects`, what it tells brokers in pack(). Its rules are those of proto/distlock/v1/session.md. Only
 // src/engine.ts calls it.
 //
-// There are two links, each with a stream or none. New acquires go through the present link. When its broker drains and
-// another one is known, the other link becomes the present one; leases follow by AdoptLease (moves.ts).
+// New acquires go through the present link. When its broker drains and another one is known, it becomes the former one,
+// and a new link the present one; leases follow by AdoptLease (moves.ts).
 import {randomBytes} from 'node:crypto';
 import {NEVER, SECOND} from './clock.js';
-import {cutLabel, toWire} from './convert.js';
+import {toWire} from './convert.js';
 import type {Refusal} from './errors.js';
-import {type Lease, Phase, type Request, Return, type TellOutcome} from './lease.js';
-import {type Command, Link} from './link.js';
+import {type Command, type Lease, Link, Phase, type Request, Return, type TellOutcome} from './lease.js';
 import type {Outcome} from './types.js';
 
 const ANSWER_GRACE = SECOND / 2; // the broker ends a bounded wait; when it stays silent, the client does after this
 const LEAST_WAIT = 1; // 0 would turn a bounded wait into one try
 export const LEAST_PAUSE = 10;
 const TOLD = ['DRAINING', 'QUOTA_EXCEEDED', 'STORE_UNAVAILABLE', 'QUORUM_NOT_REACHED']; // why no session begins
+const BEST_FIRST: Outcome[] = ['RELEASED', 'STILL_HELD', 'UNKNOWN', 'ALREADY_GONE'];
 export const OVER: Refusal = {reason: 'NOT_HOLDER', message: 'the lock has ended'};
 
 export type Reply = Refusal | Outcome | undefined; // to a command; undefined: it is done
@@ -30,13 +30,13 @@ export interface TableSettings {
   address: string;
   brokers: number;
   label: string;
-  unreachableAfter: number | undefined;
+  unreachableAfter: number | undefined; // milliseconds; undefined: by the wait
   connectTimeout: number;
 }
 
 export class TableBase {
-  readonly links: [Link, Link] = [new Link(), new Link()];
-  present: 0 | 1 = 0;
+  link = new Link(); // the present one, with a stream or without
+  former: Link | undefined; // with a stream
   readonly live = new Map<number, Lease>(); // by id, in any phase but ENDED
   readonly moves = new Map<number, Lease>(); // by the id of an adoption that is not answered
   readonly asked = new Map<number, {link: Link; heard: Heard}>(); // the other commands without an answer, but acquires
@@ -44,21 +44,18 @@ export class TableBase {
   effects: (() => void)[] = [];
   closed = false;
   moving = false; // some lease is not at the present link
-  wake = NEVER;
   leaseDeadline = NEVER;
-  movesAt = NEVER;
+  movesAt = NEVER; // when sendMoves() is to be called
   requestsAt = NEVER; // before that, no request is to be given up
   lastFailure: Refusal | undefined;
   private nextId = 1;
   protected readonly requestPrefix = newKey();
   protected sessions = 0; // opened so far
 
-  constructor(readonly settings: TableSettings) {
-    settings.label = cutLabel(settings.label);
-  }
+  constructor(readonly settings: TableSettings) {}
 
-  get link(): Link {
-    return this.links[this.present];
+  get links(): Link[] {
+    return this.former === undefined ? [this.link] : [this.link, this.former];
   }
 
   takeIds(count = 1): number {
@@ -67,14 +64,13 @@ export class TableBase {
     return first;
   }
 
-  wakeAt(at: number): void {
-    if (at < this.wake) this.wake = at;
-  }
-
-  /** Has sendMoves() called then. */
   moveAt(at: number): void {
     this.movesAt = Math.min(this.movesAt, at);
-    this.wakeAt(this.movesAt);
+  }
+
+  /** Has the program told when the turn is over. */
+  tell<T>(told: ((value: T) => void) | undefined, value: T): void {
+    if (told !== undefined) this.effects.push(() => { told(value); });
   }
 
   /** Sends a command; `heard` gets its answer, or UNREACHABLE when the stream breaks before. Returns its id. */
@@ -99,7 +95,6 @@ export class TableBase {
     const patience = this.settings.unreachableAfter ?? (oneTry ? SECOND : waitUntil === NEVER ? 10 * SECOND : NEVER);
     request.giveUpAt = stranded === NEVER ? waitUntil + ANSWER_GRACE : Math.min(waitUntil, stranded + patience);
     this.requestsAt = Math.min(this.requestsAt, request.giveUpAt);
-    this.wakeAt(request.giveUpAt);
   }
 
   unsend(request: Request): void {
@@ -134,21 +129,16 @@ export class TableBase {
       this.live.delete(lease.id);
       lease.phase = Phase.ENDED;
     }
-    this.answer(request, refusal);
-  }
-
-  answer(request: Request, refusal: Refusal | undefined): void {
-    const {answer} = request;
+    this.tell(request.answer, refusal);
     request.answer = undefined;
-    if (answer !== undefined) this.effects.push(() => { answer(refusal); });
   }
 
   /** Tells the broker that this request is given up. Grants that are on their way go back by themselves. */
-  withdraw(request: Request): void {
+  withdraw(request: Request, gone?: Lease): void {
     const {link} = request;
-    if (link === undefined || !link.streaming || link.leaving) return;
-    if (link.drop(request.first.id)) return; // the broker has not heard of it
+    if (link === undefined || link.drop(request.first.id)) return; // the broker has not heard of it
     for (const lease of request.leases) { // each: the grants of some may be on their way
+      if (lease === gone) continue;
       if (lease.phase === Phase.GRANTED) this.sendRelease(link, lease.id, new Return(lease, false));
       else link.send(0, {$case: 'cancel', cancel: {acquireId: lease.id}});
     }
@@ -157,14 +147,14 @@ export class TableBase {
   /** Sends a request through the present session, unless it must wait for something. */
   sendRequest(request: Request, now: number): void {
     const {link} = this;
-    if (this.heldElsewhere(request)) return;
+    if (!link.streaming || link.leaving || this.heldElsewhere(request)) return;
     const locks = request.leases.map(({spec}) => spec);
     for (const spec of locks) {
       if (request.oneTry) spec.maxWait = toWire(0);
       else if (request.waitUntil !== NEVER) spec.maxWait = toWire(Math.max(request.waitUntil - now, LEAST_WAIT));
     }
     const acquire = {locks, requestId: request.requestId};
-    if (link.send(request.first.id, {$case: 'acquire', acquire})) {
+    if (link.send(request.first.id, {$case: 'acquire', acquire}, locks.length)) {
       request.link = link;
       for (const lease of request.leases) lease.link = link;
     } else if (link.opened) {
@@ -181,7 +171,6 @@ export class TableBase {
   }
 
   sendHeldBack(now: number): void {
-    if (!this.link.streaming || this.link.leaving) return;
     for (const request of this.waiting()) if (request.link === undefined) this.sendRequest(request, now);
   }
 
@@ -206,26 +195,21 @@ export class TableBase {
   }
 
   private returned(back: Return, reply: Reply): void {
-    if (typeof reply === 'object') {
-      back.broken ||= reply.reason === 'UNREACHABLE';
-      back.heard(reply.reason === 'NOT_HOLDER' ? 'ALREADY_GONE' : 'UNKNOWN');
-    } else {
-      back.heard(reply ?? 'UNKNOWN');
-    }
+    back.missing -= 1;
+    const reason = typeof reply === 'object' ? reply.reason : '';
+    back.broken ||= reason === 'UNREACHABLE';
+    const outcome = typeof reply === 'string' ? reply : reason === 'NOT_HOLDER' ? 'ALREADY_GONE' : 'UNKNOWN';
+    if (BEST_FIRST.indexOf(outcome) < BEST_FIRST.indexOf(back.outcome)) back.outcome = outcome;
     if (back.missing > 0) return;
-    const {outcome, tell} = back;
-    back.tell = undefined;
-    if (tell !== undefined) this.effects.push(() => { tell(outcome); });
-    if (back.broken && outcome === 'UNKNOWN') this.leaveOver(back);
+    this.tell(back.tell, back.outcome);
+    if (back.broken && back.outcome === 'UNKNOWN') this.leaveOver(back);
   }
 
   /** For the next session, which adopts it and releases it then. */
   leaveOver({lease, lapsed, key}: Return): void {
     // Other holds of a reentrant lease move it, with what is left of it.
     if (this.closed || this.holdsOf(lease).some(hold => hold !== lease)) return;
-    const back = new Return(lease, lapsed);
-    back.key = key === '' ? newKey() : key;
-    this.leftovers.push(back);
+    this.leftovers.push(new Return(lease, lapsed, undefined, key === '' ? newKey() : key));
     this.moveAt(0);
   }
 
@@ -238,9 +222,8 @@ export class TableBase {
       this.unaskMove(lease);
     }
     if (back.missing > 0 || gone) return;
-    back.missing = 1;
-    back.broken = true;
-    this.returned(back, 'UNKNOWN');
+    this.tell(tell, 'UNKNOWN');
+    this.leaveOver(back);
   }
 
   /** Its adoption is answered, or will not be. */
@@ -255,7 +238,7 @@ export class TableBase {
     lease.phase = Phase.ENDED;
     lease.cause = cause;
     lease.message = message;
-    for (const answer of lease.downgrades.splice(0)) this.effects.push(() => { answer(OVER); });
+    for (const answer of lease.downgrades.splice(0)) this.tell(answer, OVER);
     this.tellChange(lease, OVER);
     if (this.moving && lease.spec.reentrant) this.moveAt(0); // an acquire of that owner may have waited for its arrival
     if (tell) this.effects.push(...lease.onEnd);
@@ -264,7 +247,7 @@ export class TableBase {
 
   /** What others are to see of the lease is shown now, or will not be. */
   tellChange(lease: Lease, refusal: Refusal | undefined): void {
-    for (const tell of lease.change?.told ?? []) this.effects.push(() => { tell(refusal); });
+    for (const told of lease.change?.told ?? []) this.tell(told, refusal);
     lease.change = undefined;
   }
 
@@ -303,6 +286,5 @@ export class TableBase {
   /** Sends the next heartbeat at the latest when half of what is left until the deadline is gone. */
   beatHalfWay(link: Link, deadline: number, now: number): void {
     link.heartbeatAt = Math.min(link.heartbeatAt, now + Math.max((deadline - now) / 2, LEAST_PAUSE));
-    this.wakeAt(link.heartbeatAt);
   }
 }

@@ -116,8 +116,8 @@ class SentinelView {
   const std::optional<Choice>& chosen() const { return chosen_; }
   size_t known() const { return sentinels_.size(); }
   size_t answering() const;
-  // Each of a majority of the configured sentinels shows the choice, and was asked then or later. The beginning of time:
-  // fewer show it.
+  // Each of a majority of the configured sentinels shows the choice, and was asked then or later. The beginning of
+  // time: fewer show it.
   core::Instant ShownByMajoritySince() const;
   size_t configured() const { return settings_.configured.size(); }
   size_t majority() const { return configured() / 2 + 1; }
