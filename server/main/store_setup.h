@@ -42,7 +42,7 @@ struct StorePurpose {
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
                                         const StorePurpose& purpose = {});
 
-// What --redis says. InvalidArgument: nothing that a store can be reached by; the message is fit for people.
+// The store that --redis names. InvalidArgument: no store can be reached by it; the message is fit for people.
 absl::StatusOr<store::StoreUrl> ReadStoreUrl(const ops::Options& options);
 
 // Ok while `embedded` runs, and always for null. Aborted, with the end of its log, once it has ended by itself.

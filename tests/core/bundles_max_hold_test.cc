@@ -28,6 +28,14 @@ struct HeldForAtMost : Several {
     Do(GrantNotice{Name("b"), owner, token, StoreNow(), ttl, now});
     if (Count<StoreAcquire>() > 0) Reply(Take<StoreAcquire>().op, AcquireGranted{token, StoreNow()});
   }
+  // The store has granted both parts of a repeated request before: each is held for at most so long, by its own count.
+  void RepeatHeldFor(Duration at_most, Duration a_at_least, Duration b_at_least) {
+    Do(With(Repeatable({"a", "b"}, 5), seconds(8)));
+    const StoreTime since{StoreNow().us - at_most / microseconds(1)};
+    Reply(Take<StoreAcquire>().op, AcquireGranted{41, since, at_most, a_at_least});
+    Reply(Take<StoreAcquire>().op, AcquireGranted{42, since, at_most, b_at_least});
+    EXPECT_EQ(Events<Granted>(), 0u);
+  }
   uint64_t seq = 0;
 };
 
@@ -98,11 +106,7 @@ TEST(BundleMaxHold, OfARepeatCountsFromTheFirstGrant) {
 
 TEST(BundleMaxHold, OfARepeatThatFindsItOverAsksAnew) {
   HeldForAtMost t;
-  t.Do(t.With(t.Repeatable({"a", "b"}, 5), seconds(8)));
-  const StoreTime since{t.StoreNow().us - 8'000'000};
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, since, seconds(8), seconds(8)});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, since, seconds(8), seconds(8)});
-  EXPECT_EQ(t.Events<Granted>(), 0u);
+  t.RepeatHeldFor(seconds(8), seconds(8), seconds(8));
   for (const uint64_t token : {41, 42}) {
     const auto release = t.Take<StoreRelease>();
     EXPECT_EQ(release.token, token);
@@ -118,10 +122,7 @@ TEST(BundleMaxHold, OfARepeatThatFindsItOverAsksAnew) {
 // have promised it until max_hold has passed for certain.
 TEST(BundleMaxHold, OfARepeatIsGivenBackOnlyWhenNobodyIsPromisedIt) {
   HeldForAtMost t;
-  t.Do(t.With(t.Repeatable({"a", "b"}, 5), seconds(8)));
-  const StoreTime since{t.StoreNow().us - 7'000'000};
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, since, seconds(8), seconds(7)});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, since, seconds(8), seconds(6)});
+  t.RepeatHeldFor(seconds(8), seconds(7), seconds(6));
   t.Pass(seconds(2) - milliseconds(10));
   EXPECT_EQ(t.Events<Granted>(), 0u);
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);

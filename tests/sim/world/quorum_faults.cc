@@ -71,7 +71,7 @@ void SetServerClock(World& world) {
   world.For(time, [server, by] { server->StepClock(-by); });
 }
 
-// What fills one server's disk may fill others'.
+// Servers that are used alike run out of disk alike: the fault may reach several.
 void RefuseAtServer(World& world) {
   do {
     const Duration time = SomeTime(world);

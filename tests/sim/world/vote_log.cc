@@ -27,7 +27,7 @@ void VoteLog::Watch(StoreProcess& server) {
   server.model().OnChange([log](std::string_view key, ChangeKind kind) {
     if (kind == ChangeKind::kWritten && key.ends_with(":h")) log->changed.emplace(key);
   });
-  // What a script undoes was never a vote.
+  // A script may write a vote and undo it: only the state after the call counts.
   server.AfterCall([log, &server] {
     for (const std::string& key : log->changed) {
       if (const auto value = server.model().String(key)) log->has_held.emplace(key, TokenIn(*value, 2));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the servers of a quorum have ever granted: a grant that a client was told of without q of them was counted from
-// something else than votes.
+// The votes that the servers of a quorum have ever given. A grant that a client was told of, and that fewer than q
+// servers ever had, was counted from something else than votes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class VoteLog {
  public:
   // From now on. The servers live as long as the log.
   void Watch(StoreProcess& server);
-  // Of the grants in the history, the first that fewer than q servers had under its token. Empty: there is none.
+  // Describes the first grant of the history that fewer than q servers ever had under its token. Empty: there is none.
   std::string FirstWithout(size_t quorum, const History& history) const;
 
  private:
