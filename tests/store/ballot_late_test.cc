@@ -105,6 +105,67 @@ TEST_F(BallotTest, AVoteThatMayStillBeYieldedCountsOnlyUnderALaterToken) {
   EXPECT_GT(std::get<ConfirmVote>(sent_[1].front().command).token, kToken);
 }
 
+// One release gives all servers' votes one token. The yield names it, and stands still on its way.
+TEST_F(BallotTest, NoGrantHasTheTokenOfAYieldThatMayStillCome) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(3));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  const SendTo yield = std::exchange(sent_[1], {}).front();
+  Notice(0, 2, kToken);
+  Notice(2, 2, kToken);
+  EXPECT_EQ(Granted(), nullptr);
+  for (const NodeIndex node : {0, 2}) {
+    ASSERT_TRUE(IsAsked<ConfirmVote>(node));
+    EXPECT_GT(std::get<ConfirmVote>(sent_[node].front().command).token, kToken);
+    Answer(node, Confirmed{});
+  }
+  ASSERT_NE(Granted(), nullptr);
+  EXPECT_GT(Granted()->token, kToken);
+  // What the third server gets now, the yield does not name.
+  Pass(seconds(1));
+  ASSERT_TRUE(IsAsked<JoinGrant>(1));
+  EXPECT_GT(std::get<JoinGrant>(sent_[1].front().command).token, kToken);
+}
+
+TEST_F(BallotTest, AYieldThatWasAnsweredBoundsNoToken) {
+  for (const bool had : {true, false}) {
+    told_.clear();
+    Wait(2);
+    Answer(0, Behind(1));
+    Answer(1, Voted{kToken, TimeOf(), {}});
+    Answer(2, Behind(3));
+    ASSERT_TRUE(IsAsked<YieldVote>(1));
+    Answer(1, had ? Outcome{GaveBack{.was_holder = true}} : Outcome{NotHeld{}});
+    Notice(0, 2, kToken);
+    Notice(2, 2, kToken);
+    ASSERT_NE(Granted(), nullptr);
+    EXPECT_EQ(Granted()->token, kToken);
+    Step(core::StoreRelease{.op = 9, .name = TheLock(), .owner = OwnerOf(2), .token = kToken});
+    for (NodeIndex node = 0; node < kServers; ++node) {
+      while (!IsAsked<ReleaseNamed>(node)) sent_[node].pop_front();
+      Answer(node, GaveBack{.was_holder = true});
+    }
+  }
+}
+
+// Its client believes; a repeat of the request that finds another's votes at most servers gives back only its own.
+TEST_F(BallotTest, ARepeatGivesBackNoVoteOfAGrantThatWasTold) {
+  const core::StoreAcquire asked{
+      .op = 1, .name = TheLock(), .owner = OwnerOf(core::kRepeatableMark), .ttl = seconds(30), .wait = true};
+  Step(asked);
+  for (const NodeIndex node : {0, 1, 2}) Answer(node, Voted{kToken, TimeOf(), {}});
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  // Two servers have forgotten it, and show somebody else; the third has it.
+  Step(asked);
+  for (const NodeIndex node : {0, 1}) Answer(node, Behind(3));
+  Answer(2, Voted{kToken, TimeOf(), {}});
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<YieldVote>(), 0u);
+  EXPECT_GE(CountAsked<AskVote>(), 1u) << "it goes on asking";
+}
+
 // The vote ended before the server said that its owner waits; the notice of it comes later than that.
 TEST_F(BallotTest, ALateNoticeOfAVoteThatHasEndedIsNoNewVote) {
   Wait(2);

@@ -275,6 +275,35 @@ TEST_F(BallotTest, AServerWhoseVoteAnotherHadIsAskedToJoinAgainForAWhile) {
   EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
 }
 
+// Readers are to get the votes of all servers.
+TEST_F(BallotTest, AServerThatMissedADowngradeJoinsTheGrantAsItIsNow) {
+  using Result = core::DowngradeDone::Result;
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  Step(core::StoreDowngrade{.op = 7, .name = TheLock(), .owner = OwnerOf(2), .token = kToken, .info = {}});
+  for (const NodeIndex node : {0, 1}) Answer(node, core::DowngradeDone{.result = Result::kDowngraded});
+  ASSERT_NE(Told<core::DowngradeDone>(), nullptr);
+  Answer(2, core::StoreUnknown{"reset"});
+  Pass(milliseconds(500));
+  ASSERT_TRUE(IsAsked<JoinGrant>(2));
+  EXPECT_EQ(std::get<JoinGrant>(sent_[2].front().command).spec.want.mode, core::Mode::kShared);
+  EXPECT_EQ(CountAsked<JoinGrant>(), 1u);
+  Answer(2, Joined{});
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
+TEST_F(BallotTest, AServerThatDowngradesLastIsAskedForNothingMore) {
+  using Result = core::DowngradeDone::Result;
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  Step(core::StoreDowngrade{.op = 7, .name = TheLock(), .owner = OwnerOf(2), .token = kToken, .info = {}});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, core::DowngradeDone{.result = Result::kDowngraded});
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
 TEST_F(BallotTest, AForceGoesOnPastAServerThatIsSilent) {
   using Result = core::ForceDone::Result;
   const core::StoreForce force{.op = 7, .name = TheLock(), .owner = OwnerOf(1), .token = kToken};

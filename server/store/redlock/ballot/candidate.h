@@ -32,10 +32,12 @@ struct Stand {
   Instant waits_from{};      // it was sent something then that was answered: it waits. A later vote began no earlier
   uint64_t raised = 0;       // greatest token sent to confirm its vote: it may be under that by now, answered or not
   uint64_t yielded = 0;      // the vote under this token was given back: no earlier one counts either
-  uint64_t leaving = 0;      // so it was, or will be: a vote under this token or an earlier one is to be confirmed
+  uint64_t yielding = 0;     // a yield under this token may still come, and take a vote under it: no grant has it
+  uint64_t leaving = 0;      // a vote under this token or an earlier one may be another's: it is to be confirmed
   core::StoreTime since;     // of its vote, by the server's clock
   Instant began{};           // its max_hold counts there from no earlier
   Instant began_by{};        // nor from later
+  bool is_behind = false;    // it has not been downgraded there yet, as far as is known
   uint64_t found = 0;        // the present round has found another candidate's hold there, under this token
   Instant may_run_until{};   // what was sent over a connection that broke may run until then
 
@@ -97,6 +99,8 @@ struct Candidate : core::Timed {
   // The core was told of a grant, and a repeat of the request, here or elsewhere, may have it: whoever gives this
   // request up leaves it alone.
   bool MayBeHeld() const { return core::IsRepeatable(spec.owner) && token != 0; }
+  // The server has not got the grant as it is now, as far as is known.
+  bool Lacks(NodeIndex node) const { return stands[node].token != token || stands[node].is_behind; }
   // The server has the grant since a command of `sent`, as of `now`.
   void HasJoined(Stand& stand, Instant sent, Instant now) const {
     stand.began = hold_until == core::kNever ? sent : hold_until - spec.max_hold;

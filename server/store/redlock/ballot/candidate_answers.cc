@@ -276,15 +276,16 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
   stand.token = sent.token;
   stand.from = sent.at;
   stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
-  stand.queued = false;
+  stand.queued = stand.is_behind = false;
   candidate.HasJoined(stand, sent.at, context_.now);
 }
 
 void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {
   Stand& stand = candidate.stands[sent.node];
+  const bool is_unknown = std::holds_alternative<core::StoreUnknown>(outcome);
+  if (!is_unknown && stand.yielding == sent.token) stand.yielding = 0;
   if (std::holds_alternative<GaveBack>(outcome)) return;
-  // It may have the vote yet: asking tells. What is under way may still take it away, but not under a later token.
-  if (std::holds_alternative<core::StoreUnknown>(outcome)) stand.leaving = std::max(stand.leaving, sent.token);
+  // It may have the vote yet: asking tells.
   if (stand.yielded == sent.token) stand.yielded = 0;
   stand.queued = false;
   if (candidate.phase == Phase::kVoting && candidate.ask_at == core::kNever) AskLater(candidate);

@@ -94,11 +94,13 @@ void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holde
   candidate.yields = holder && holder == candidate.yielded_to ? candidate.yields + 1 : 0;
   candidate.yielded_to = holder;
   candidate.ask_at = core::kNever;
+  bool yields = false;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     Stand& stand = candidate.stands[node];
-    if (stand.token == 0 || !context_.nodes.IsUp(node)) continue;
-    stand.yielded = std::exchange(stand.token, 0);
-    stand.queued = true;
+    // A vote of a grant that the core was told stays: somebody may believe in it.
+    if (stand.token == 0 || stand.token == candidate.token || !context_.nodes.IsUp(node)) continue;
+    stand.yielded = stand.yielding = std::exchange(stand.token, 0);
+    stand.queued = yields = true;
     stand.waits_from = context_.now;
     context_.Send(
         {.by = Sent::By::kYield,
@@ -108,6 +110,7 @@ void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holde
          .token = stand.yielded},
         YieldVote{spec, stand.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now), candidate.marks});
   }
+  if (!yields) return AskLater(candidate);
   Arm(candidate);
 }
 
@@ -125,7 +128,7 @@ void Candidates::JoinRest(Candidate& candidate) {
   bool asks = false;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     const Stand& stand = candidate.stands[node];
-    if (stand.token == candidate.token || !context_.nodes.IsUp(node)) continue;
+    if (!candidate.Lacks(node) || !context_.nodes.IsUp(node)) continue;
     if (debts_.Blocks(node, spec.claim())) continue;
     const uint64_t greatest = std::max({candidate.token, stand.token, stand.raised});
     context_.Send({.by = Sent::By::kJoin,
@@ -177,6 +180,16 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   Arm(candidate);
 }
 
+void Candidates::OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded) {
+  candidate.spec.want.mode = core::Mode::kShared;
+  candidate.spec.info += info;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    candidate.stands[node].is_behind = (downgraded & Bit(node)) == 0;
+  }
+  candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(kGatherTrips));
+  Arm(candidate);
+}
+
 void Candidates::OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed, uint32_t refused) {
   const Spec& spec = candidate.spec;
   candidate.deadline = std::max(candidate.deadline, sent + spec.ttl - context_.Margin(spec.ttl));
@@ -190,7 +203,8 @@ void Candidates::OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed,
   }
   // Only now, when q servers have confirmed the grant: else it could come back after its end.
   candidate.back_off = 0;
-  if (refused != 0) JoinRest(candidate);
+  const bool is_behind = std::ranges::any_of(candidate.stands, &Stand::is_behind);
+  if (refused != 0 || is_behind) JoinRest(candidate);
   Arm(candidate);
 }
 

@@ -343,11 +343,11 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
   for (Candidate* candidate : all) {
     Stand& stand = candidate->stands[node];
     if (forgot) {
-      stand.token = stand.raised = stand.yielded = stand.leaving = 0;
+      stand.token = stand.raised = stand.yielded = stand.yielding = stand.leaving = 0;
       stand.queued = stand.is_fresh = false;
     }
     if (candidate->phase == Phase::kHeld) {
-      if (stand.token == candidate->token) continue;
+      if (!candidate->Lacks(node)) continue;
       candidate->join_at = std::min(candidate->join_at, context_.now + context_.Trips(1));
       Arm(*candidate);
     } else if (candidate->waits && !stand.queued && stand.token == 0 && !debts_.Blocks(node, candidate->spec.claim())) {

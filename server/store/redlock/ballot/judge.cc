@@ -92,6 +92,8 @@ bool BeliefFrom(const Candidate& candidate, const Bench& bench, uint64_t token, 
 // With q votes.
 Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
   uint64_t greatest = 0;
+  uint64_t yielding = 0;  // a grant under it could lose votes by a yield that comes late
+  for (const Stand& stand : candidate.stands) yielding = std::max(yielding, stand.yielding);
   bool all_fresh = true;
   bool is_told = false;  // some vote is under the token that the core was told before
   for (NodeIndex i = 0; i < candidate.stands.size(); ++i) {
@@ -100,6 +102,7 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
     greatest = std::max({greatest, stand.token, stand.raised});
     is_told |= stand.token == candidate.token;
     if (Counts(bench, i)) all_fresh &= stand.is_fresh;
+    if (stand.token <= yielding && stand.token != candidate.token) continue;
     Instant from;
     if (!BeliefFrom(candidate, bench, stand.token, &from)) continue;
     const bool young = candidate.questions.empty()
@@ -115,7 +118,9 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
   Instant from;
   const bool has_told = candidate.token != 0 && BeliefFrom(candidate, bench, candidate.token, &from);
   if (has_told) return {.kind = Kind::kConfirm, .token = candidate.token};
-  return {.kind = Kind::kConfirm, .token = all_fresh ? greatest : std::max(greatest + 1, bench.proposal)};
+  const bool keeps = all_fresh && greatest > yielding;
+  return {.kind = Kind::kConfirm,
+          .token = keeps ? greatest : std::max({greatest + 1, yielding + 1, bench.proposal})};
 }
 
 // A single try without a quorum.

@@ -116,6 +116,10 @@ void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
     if (tended->slot_was_gone && round.answered && !round.all_gone) candidates_.AskAllOf(sent.node, tend.name);
     look = tended->more;
   } else if (const auto* downgraded = std::get_if<core::DowngradeDone>(&outcome)) {
+    const auto& command = std::get<core::StoreDowngrade>(round.command);
+    const bool is_late = round.answered && downgraded->result == core::DowngradeDone::Result::kDowngraded;
+    Candidate* const candidate = is_late ? candidates_.Find({command.name, command.owner}) : nullptr;
+    if (candidate != nullptr) candidate->stands[sent.node].is_behind = false;
     next = downgraded->next;
     look = downgraded->look;
   } else if (const auto* forced = std::get_if<core::ForceDone>(&outcome)) {
@@ -186,6 +190,17 @@ template <typename T>
 size_t Rounds::CountOf(const Round& round) const {
   return std::count_if(round.answers.begin(), round.answers.end(),
                        [](const auto& answer) { return answer && std::holds_alternative<T>(*answer); });
+}
+
+template <typename Done>
+uint32_t Rounds::With(const Round& round, typename Done::Result result) const {
+  uint32_t nodes = 0;
+  for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
+    const auto& answer = round.answers[node];
+    const auto* done = answer ? std::get_if<Done>(&*answer) : nullptr;
+    if (done != nullptr && done->result == result) nodes |= Bit(node);
+  }
+  return nodes;
 }
 
 void Rounds::TryAnswer(Round& round, bool is_late) {
@@ -265,24 +280,19 @@ bool Rounds::AnswerWatch(Round& round, bool is_late) {
 
 bool Rounds::AnswerDowngrade(Round& round, bool) {
   using Result = core::DowngradeDone::Result;
-  std::array<size_t, 4> counts{};
-  for (const auto& answer : round.answers) {
-    const auto* done = answer ? std::get_if<core::DowngradeDone>(&*answer) : nullptr;
-    if (done != nullptr) ++counts[static_cast<size_t>(done->result)];
-  }
   const size_t most_others = context_.nodes.size() - context_.nodes.quorum();
   const auto& downgrade = std::get<core::StoreDowngrade>(round.command);
-  if (counts[static_cast<size_t>(Result::kDowngraded)] >= context_.nodes.quorum()) {
+  const uint32_t downgraded = With<core::DowngradeDone>(round, Result::kDowngraded);
+  if (static_cast<size_t>(__builtin_popcount(downgraded)) >= context_.nodes.quorum()) {
     if (Candidate* const candidate = candidates_.Find({downgrade.name, downgrade.owner}); candidate != nullptr) {
-      candidate->spec.want.mode = core::Mode::kShared;
-      candidate->spec.info += downgrade.info;
+      candidates_.OnDowngraded(*candidate, downgrade.info, downgraded);
     }
     return Answer(round, core::DowngradeDone{.result = Result::kDowngraded,
                                              .look = false,
                                              .next = context_.TakeGrants(downgrade.name, round.sent)});
   }
   for (const Result result : {Result::kNotHolder, Result::kAnotherMode, Result::kElsewhere}) {
-    if (counts[static_cast<size_t>(result)] > most_others) {
+    if (static_cast<size_t>(__builtin_popcount(With<core::DowngradeDone>(round, result))) > most_others) {
       return Answer(round, core::DowngradeDone{.result = result, .look = false, .next = {}});
     }
   }
@@ -291,12 +301,7 @@ bool Rounds::AnswerDowngrade(Round& round, bool) {
 
 bool Rounds::AnswerForce(Round& round, bool) {
   using Result = core::ForceDone::Result;
-  std::array<size_t, 3> counts{};
-  for (const auto& answer : round.answers) {
-    const auto* done = answer ? std::get_if<core::ForceDone>(&*answer) : nullptr;
-    if (done != nullptr) ++counts[static_cast<size_t>(done->result)];
-  }
-  const auto of = [&](Result result) { return counts[static_cast<size_t>(result)]; };
+  const auto of = [&](Result result) -> size_t { return __builtin_popcount(With<core::ForceDone>(round, result)); };
   const auto answer = [&](Result result) {
     const LockName& name = std::get<core::StoreForce>(round.command).name;
     return Answer(round,

@@ -63,6 +63,9 @@ class Rounds {
   bool Answer(Round& round, Result&& result);
   bool GiveUp(Round& round, const char* why);
   const core::StoreFailed* Refusal(const Round& round) const;
+  // The servers that have answered so, as bits.
+  template <typename Done>
+  uint32_t With(const Round& round, typename Done::Result result) const;
   template <typename T>
   size_t CountOf(const Round& round) const;
   void Finish(Round& round);
