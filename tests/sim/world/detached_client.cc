@@ -6,6 +6,7 @@ namespace {
 
 constexpr int kMostTries = 8;
 constexpr Duration kReleasePatience = seconds(2);
+constexpr double kRepeatsWhileHeld = 0.2;
 
 Duration ToDuration(const google::protobuf::Duration& proto) {
   return seconds(proto.seconds()) + std::chrono::nanoseconds(proto.nanos());
@@ -95,12 +96,16 @@ void DetachedClient::Try(int64_t id) {
 void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1::Grant& grant) {
   Claim* claim = Waiting(id, call);
   Wish* wish = Find(id);
-  if (claim == nullptr || wish == nullptr || wish->stage != Stage::kAsking) return;
+  if (claim == nullptr || wish == nullptr || wish->releasing) return;
   const auto token = static_cast<uint64_t>(grant.fencing_token());
   if (token <= claim->released) return GiveUp(*wish);
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
   const Duration until = sent + ToDuration(grant.waited()) + ToDuration(grant.valid_for());
+  if (wish->stage == Stage::kHeld) {
+    if (Checks(*wish) && until > LocalTime()) OnBelief(*wish, until);
+    return;
+  }
   if (until > LocalTime()) return Hold(*wish, token, until);
   claim->token = token;
   const auto renew = [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); };
@@ -112,6 +117,21 @@ void DetachedClient::Hold(Wish& wish, uint64_t token, Duration until) {
   OnGranted(wish, token, until - LocalTime());
   OnBelief(wish, until);
   if (wish.renewed) PostAfter((until - LocalTime()) / 3, [this, id] { Renew(id); });
+  if (!claims_.at(id).request_id.empty() && env_.dice.Chance(kRepeatsWhileHeld)) {
+    PostAfter(env_.dice.Between(milliseconds(0), until - LocalTime()), [this, id] { RepeatWhileHeld(id); });
+  }
+}
+
+void DetachedClient::RepeatWhileHeld(int64_t id) {
+  Wish* wish = Find(id);
+  if (wish == nullptr || wish->stage != Stage::kHeld || wish->releasing || !Checks(*wish)) return;
+  const Claim& claim = claims_.at(id);
+  if (claim.call != 0) return;
+  env_.Log([&] { return name() + " repeats the request of " + LabelOf(*wish); });
+  Call(id, env_.dice.Between(milliseconds(5), seconds(1)),
+       [spec = SpecOf(*wish), request_id = claim.request_id](Front& front, core::SessionId call) {
+         front.Acquire(call, spec, request_id);
+       });
 }
 
 void DetachedClient::GiveUp(Wish& wish) {

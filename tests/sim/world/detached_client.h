@@ -50,6 +50,8 @@ class DetachedClient : public ClientProcess {
   void Try(int64_t id);
   void Hold(Wish& wish, uint64_t token, Duration until);
   void Renew(int64_t id);
+  // Repeats the request of a lock that it has, through any broker, and may not wait for the answer.
+  void RepeatWhileHeld(int64_t id);
   void TryRelease(int64_t id);
   void AskAgain(Wish& wish);
   void AskElsewhere(Wish& wish);
