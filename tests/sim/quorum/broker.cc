@@ -78,6 +78,12 @@ std::string Broker::Unfinished() const {
 
 void Broker::OnInput(ballot::Input&& input) { Step(std::move(input)); }
 
+void Broker::OnYielded(const core::OwnerId& owner, uint64_t token) {
+  const Request* const request = Find(owner);
+  if (request == nullptr || request->state != State::kHolding || request->token != token) return;
+  if (LocalTime() < request->deadline) judge_->OnVoteYielded(*request);
+}
+
 void Broker::Step(ballot::Input&& input) {
   std::vector<ballot::Effect> effects;
   ballot_.Step(LocalTime(), std::move(input), effects);

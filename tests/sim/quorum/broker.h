@@ -67,6 +67,8 @@ class Judge {
   // It believes no more.
   virtual void OnEnded(Request& request) = 0;
   virtual void OnDone(Request& request, const std::string& how) = 0;
+  // It believes in a grant, and a server's vote under that token is given back.
+  virtual void OnVoteYielded(const Request& /*request*/) {}
   virtual void Log(const std::string& text) = 0;
 };
 
@@ -99,6 +101,7 @@ class Broker : private Wire::Owner {
   };
 
   Instant LocalTime() const override { return setting_.clock.Of(course_.now()); }
+  void OnYielded(const core::OwnerId& owner, uint64_t token) override;
   void OnInput(ballot::Input&& input) override;
   void OnChannelUp() override { TendAll(); }
   void OnStoreNotice(core::Input&&) override {}

@@ -72,6 +72,7 @@ class Arena : public Judge {
     contest_.believed_together |= ++holding_ > 1;
   }
   void OnEnded(Request&) override { --holding_; }
+  void OnVoteYielded(const Request&) override { contest_.believed_together = true; }
   void OnDone(Request&, const std::string& how) override {
     contest_.served += how == "released";
     contest_.refused += how == "held";

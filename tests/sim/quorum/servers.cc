@@ -115,6 +115,7 @@ void Wire::Send(ballot::NodeOp op, const ballot::NodeCommand& command) {
     store::VoteCodec::Encoded encoded = votes_.Encode(command, clock_, open_);
     flying.script = encoded.script;
     bytes = std::move(encoded.bytes);
+    if (const auto* yield = std::get_if<ballot::YieldVote>(&command)) flying.yields = {yield->spec.owner, yield->token};
   }
   if (!open_) {
     course_.After(Duration(0), [this, op] {
@@ -136,11 +137,19 @@ void Wire::Arrive(uint64_t generation, ballot::NodeOp op, const std::string& byt
     return course_.At(from, [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
   }
   std::shared_ptr<redisReply> reply(server_.Run(client_, bytes).release(), store::ReplyDeleter());
+  CheckYield(flying, *reply);
   if (generation != generation_) return;
   last_delivery_ = std::max({last_delivery_, course_.now() + Delay(), silent_until_});
   course_.At(last_delivery_, [this, generation, op, flying, reply, sent = outstanding_[op]] {
     Deliver(generation, op, flying, reply, sent);
   });
+}
+
+void Wire::CheckYield(const Flying& flying, const redisReply& reply) {
+  if (!flying.yields) return;
+  const store::Answer answer{store::Answer::Kind::kReply, &reply, "", {}, {}};
+  const ballot::Outcome outcome = store::VoteCodec::Decode(*flying.script, answer).outcome;
+  if (std::holds_alternative<ballot::GaveBack>(outcome)) owner_->OnYielded(flying.yields->first, flying.yields->second);
 }
 
 void Wire::Deliver(uint64_t generation, ballot::NodeOp op, const Flying& flying,

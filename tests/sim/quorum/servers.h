@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <string>
@@ -104,6 +105,8 @@ class Wire {
     virtual void OnInput(ballot::Input&& input) = 0;
     virtual void OnChannelUp() = 0;
     virtual void OnStoreNotice(core::Input&& notice) = 0;
+    // A yield of this broker has taken the owner's vote under that token, at this moment.
+    virtual void OnYielded(const core::OwnerId& owner, uint64_t token) = 0;
   };
 
   Wire(Course& course, Dice& dice, const Weather& weather, Server& server, int client, size_t node,
@@ -136,7 +139,10 @@ class Wire {
     const lua::ScriptSource* script = nullptr;
     store::SentCommand sent;  // of a plain command
     bool is_plain = false;
+    std::optional<std::pair<core::OwnerId, uint64_t>> yields;
   };
+  // At the server.
+  void CheckYield(const Flying& flying, const redisReply& reply);
 
   Duration Delay();
   void Arrive(uint64_t generation, ballot::NodeOp op, const std::string& bytes, const Flying& flying);

@@ -64,6 +64,7 @@ class World : public Judge {
   void SetClockRight(size_t node);
   void OnGranted(Request& request) override;
   void OnEnded(Request& request) override;
+  void OnVoteYielded(const Request& request) override;
   void OnDone(Request& request, const std::string& how) override;
   void Log(const std::string& text) override;
   void LogServers();
@@ -293,6 +294,10 @@ void World::OnGranted(Request& request) {
 
 void World::OnEnded(Request& request) {
   std::erase_if(believers_, [&](const Believer& one) { return one.number == request.number; });
+}
+
+void World::OnVoteYielded(const Request& request) {
+  Fail("votes: a yield takes one of #" + std::to_string(request.number) + ", which believes");
 }
 
 void World::OnDone(Request& request, const std::string& how) {
