@@ -124,6 +124,11 @@ void Wire::Send(ballot::NodeOp op, const ballot::NodeCommand& command) {
     return;
   }
   outstanding_[op] = owner_->LocalTime();
+  if (flying.yields && dice_.Chance(weather_.stalled_yields)) {
+    Stall(dice_.Between(milliseconds(1), dice_.Pick(std::vector<Duration>{milliseconds(700), kMostLate})));
+    course_.After(dice_.Between(Duration(0), milliseconds(100)),
+                  [this] { Break(dice_.Between(milliseconds(1), milliseconds(100))); });
+  }
   last_arrival_ = std::max(last_arrival_, course_.now() + Delay());
   course_.At(last_arrival_,
              [this, generation = generation_, op, bytes, flying] { Arrive(generation, op, bytes, flying); });

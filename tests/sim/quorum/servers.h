@@ -70,6 +70,7 @@ struct Weather {
   Duration trip = std::chrono::microseconds(500);
   double spikes = 0;  // chance of a long delay
   double lost_notices = 0;
+  double stalled_yields = 0;        // chance that the connection stalls with a yield in it, and is given up
   bool own_server_is_near = false;  // that with a broker's number; each connection takes the same time always
 };
 

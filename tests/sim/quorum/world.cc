@@ -111,6 +111,7 @@ void World::Draw() {
   paths_ = faults_ && dice_.Chance(0.4);
   weather_.trip = dice_.Pick(std::vector<Duration>{microseconds(200), microseconds(600), milliseconds(3)});
   weather_.spikes = faults_ ? 0.02 : 0;
+  weather_.stalled_yields = paths_ ? 0.05 : 0;
   ttl_ = dice_.Pick(std::vector<Duration>{seconds(3), seconds(6), seconds(15)});
   hold_off_ = ttl_ + milliseconds(10);
   for (size_t node = 0; node < nodes; ++node) {

@@ -119,8 +119,7 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
   const bool has_told = candidate.token != 0 && BeliefFrom(candidate, bench, candidate.token, &from);
   if (has_told) return {.kind = Kind::kConfirm, .token = candidate.token};
   const bool keeps = all_fresh && greatest > yielding;
-  return {.kind = Kind::kConfirm,
-          .token = keeps ? greatest : std::max({greatest + 1, yielding + 1, bench.proposal})};
+  return {.kind = Kind::kConfirm, .token = keeps ? greatest : std::max({greatest + 1, yielding + 1, bench.proposal})};
 }
 
 // A single try without a quorum.
