@@ -248,6 +248,16 @@ TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
   EXPECT_EQ(census_.guard(), Guard::kAlone);
 }
 
+// The settings of a later process do not show what the one before kept.
+TEST_F(CensusTest, ItSaysSinceWhenTheSettingsAreKnownToKeepEachWrite) {
+  census_.Meet({.identity = "a:1", .asked = After(seconds(1)), .aof_always = true});
+  EXPECT_EQ(census_.Next(kHere).kept, After(seconds(1)));
+  census_.Meet({.identity = "a:1", .asked = After(seconds(2))});
+  EXPECT_EQ(census_.Next(kHere).kept, StoreTime{}) << "an operator has changed them";
+  census_.Meet({.identity = "a:1", .aof_always = true});
+  EXPECT_EQ(census_.Next(kHere).kept, StoreTime{}) << "nobody knows when they were so";
+}
+
 // As after FLUSHALL: the marker is gone, or another broker has judged the data anew already.
 TEST_F(CensusTest, DataThatWereDeletedAreHeldOffAnew) {
   census_.Meet({.identity = "a:1", .aof_always = true});

@@ -152,7 +152,8 @@ Census::Request Census::Next(Instant now) const {
           .said = std::move(said),
           .server = options_.server,
           .has_marked = counted_,
-          .lives = HasBeenAlone()};
+          .lives = HasBeenAlone(),
+          .kept = facts_.aof_always ? facts_.asked : StoreTime{}};
 }
 
 bool Census::OnCount(const Count& count, Instant now) {

@@ -30,6 +30,7 @@ inline constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
 struct CensusFacts {
   std::string identity;      // of its data: another one after each restart and each promotion; never ""
   core::StoreTime started;   // when its process began, to the second; us = 0: not known
+  core::StoreTime asked;     // its time before it was asked for these; us = 0: not known
   int replicas = 0;          // that follow it now
   int in_step = 0;           // of these, those that were heard within the last 2 s
   int min_replicas = 0;      // fewer, and it refuses to write
@@ -76,6 +77,7 @@ class Census {
     std::string server;
     bool has_marked = false;  // and since then known_since
     bool lives = false;       // a hold-off counts from the start of its process, if it has kept all data since
+    core::StoreTime kept;     // after that time each write was kept, by its settings; us = 0: not, or not known
   };
   // Its answer.
   struct Count {

@@ -80,8 +80,10 @@ void World::MakeForgetful() {
 }
 
 void World::RestartHeldOff(Memory memory) {
-  if (!primary().alive()) return;
-  const Duration down = dice().Between(milliseconds(1), seconds(5));
+  if (primary().alive()) RestartHeldOff(memory, dice().Between(milliseconds(1), seconds(5)));
+}
+
+void World::RestartHeldOff(Memory memory, Duration down) {
   primary().Restart(down, memory);
   NoteHoldOff(down + primary().StaleWaits());
 }
