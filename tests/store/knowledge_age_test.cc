@@ -143,7 +143,7 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
   size_t link_ = 1;  // the connection for commands
   core::Duration takes_ = milliseconds(1);
   std::string appendfsync_;  // "": CONFIG GET shows nothing
-  std::string renewed_;  // what a script says of the second lease; "": it is refused
+  std::string renewed_;      // what a script says of the second lease; "": it is refused
 
  private:
   static StoreOptions Options() {

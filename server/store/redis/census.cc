@@ -66,7 +66,7 @@ void Census::Judge() {
     guard_ = Guard::kAlone;
   } else if (needs_replicas_) {
     guard_ = Guard::kConfirmed;
-  } else if (all_known && refuses && IsMajority(facts_.min_replicas, servers_)) {
+  } else if (all_known && refuses && !facts_.scripts_pass && IsMajority(facts_.min_replicas, servers_)) {
     guard_ = Guard::kMinReplicas;
   } else {
     guard_ = Guard::kNone;
@@ -133,6 +133,14 @@ std::string Census::WarningOfShortLeases(Duration usual_ttl) const {
   const std::string sooner = Cat("run CONFIG SET min-replicas-max-lag ", lag, " on each server, or ");
   return Cat(twice, ": min-replicas-max-lag is ", std::chrono::floor<std::chrono::seconds>(facts_.max_lag).count(),
              " s, so it grants for up to ", too_long, lag > 0 ? sooner : "", longer);
+}
+
+std::string Census::WarningOfScripts() const {
+  if (!obeys() || guard_ != Guard::kNone || !facts_.scripts_pass || facts_.min_replicas == 0) return "";
+  return "min-replicas-to-write guards nothing here: Redis before 6.2.7 lets scripts write without replicas, so a "
+         "failover "
+         "may give a lock to a second holder while the primary that was cut off goes on; use Redis 6.2.7 or newer, or "
+         "Valkey, or set --store-nodes and --wait-replicas";
 }
 
 Census::Request Census::Next(Instant now) const {

@@ -156,6 +156,7 @@ void CensusRound::ReadReplication(const redisReply& reply) {
   const ServerInfo info(Text(reply));
   facts_.identity = server_.DataIdentity();
   facts_.started = started_;
+  facts_.scripts_pass = ScriptsPassMinReplicas(server_.version);
   facts_.replicas = IntOf(info.Get("connected_slaves"));
   const auto second = info.Get("second_repl_offset");
   facts_.promoted = !second.empty() && second != "-1";
@@ -188,7 +189,9 @@ void CensusRound::ReadConfig(const redisReply& reply) {
 void CensusRound::Judge() {
   if (facts_.identity.empty()) return EndRound();
   census_.Meet(facts_);
-  if (census_.obeys() && census_.guard() == Census::Guard::kNone) {
+  if (const std::string scripts_pass = census_.WarningOfScripts(); !scripts_pass.empty()) {
+    Warn(scripts_pass);
+  } else if (census_.obeys() && census_.guard() == Census::Guard::kNone) {
     Warn(
         "a failover may give a lock to a second holder while the primary that was cut off goes on: nothing makes most "
         "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write");

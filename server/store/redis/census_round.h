@@ -124,7 +124,7 @@ class CensusRound {
   ServerIdentity server_;
   core::StoreTime started_;
   core::StoreTime time_;  // of its clock, as heard last
-  CensusFacts facts_;  // of the round under way
+  CensusFacts facts_;     // of the round under way
   std::vector<ReplicaStatus> replicas_;
   std::string refusal_;
   core::StoreTime held_off_until_;  // as of the round before

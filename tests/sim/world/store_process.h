@@ -98,7 +98,7 @@ class StoreProcess : public Endpoint {
     RedisModel data;
   };
   std::deque<EarlierData> copies_;
-  int64_t look_at_us_ = 0;  // 0: none
+  int64_t look_at_us_ = 0;            // 0: none
   bool appends_each_second_ = false;  // at the will of an operator
   Instant expiry_at_ = kNever;
   uint64_t expiry_timer_ = 0;
