@@ -4,7 +4,7 @@
 import pytest
 
 from lock import (ADOPTED, GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, RELEASED, TTL_MS, WITHDRAWN, Lock, broker,
-                  owner)
+                  owner, writes)
 
 PERIOD = 900_000
 
@@ -85,11 +85,6 @@ def test_a_late_copy_makes_the_block_no_longer(lock, redis):
     reply = lock.release(1, token=token)
     assert (reply[0], reply[2]) == (NOT_HOLDER, "blocked") and int(reply[3]) <= before, "a repeat is told of the block"
     assert redis("PTTL", lock.h) <= before
-
-
-def writes(redis):
-    """How many changes the server has counted: each goes to its replicas."""
-    return int(redis("INFO", "persistence").decode().partition("rdb_changes_since_last_save:")[2].split()[0])
 
 
 def test_a_repeat_writes_so_that_replicas_can_be_asked_for_the_block(lock, redis):
