@@ -52,7 +52,7 @@ class CensusRound {
 
   void AskReplicasBy(AskReplicas ask) { ask_replicas_ = std::move(ask); }
 
-  // The connection is ready to be used, and leads to `server`, whose process began at `started` (us = 0: not known), and
+  // The connection is ready to be used, and leads to `server`, whose process began at `started` (us = 0: not known) and
   // whose clock has shown `time`. OnCensusReady follows, later, unless Stop comes first.
   // REQUIRES: on().
   void Begin(const ServerIdentity& server, core::StoreTime started, core::StoreTime time);
