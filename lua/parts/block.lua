@@ -44,13 +44,24 @@ local function block(h, left, is_delay, o)
   return {RELEASED, NOW, 'blocked', px}
 end
 
+-- For how long what a release of that token left is blocked, in ms. nil: there is no such block.
+local function left_behind(value, token)
+  local begins = '1;' .. NOBODY .. ';' .. token .. ';'
+  if value then return string.sub(value, 1, #begins) == begins and math.max(redis.call('PTTL', HOLDER), 0) or nil end
+  local share = parse_slot(BLOCKED .. token, redis.call('HGET', HOLDER, BLOCKED .. token))
+  return share and math.ceil((share.expiry - now) / 1000)
+end
+
 -- The hold to be released, as of read_own_hold. The reply to a repeat says for how long what its first try left is
 -- blocked, so that replicas can be asked for that again.
 local function read_hold_to_release(value, owner, token)
   local h, bad = read_own_hold(value, owner, token)
-  local left_behind = '1;' .. NOBODY .. ';' .. token .. ';'
-  if bad and value and string.sub(value, 1, #left_behind) == left_behind then
-    bad[3], bad[4] = 'blocked', str(math.max(redis.call('PTTL', HOLDER), 0))
+  local left = bad and bad[1] == NOT_HOLDER and left_behind(value, token)
+  if left then
+    bad[3], bad[4] = 'blocked', str(left)
+    -- WAIT counts what its own connection has written, and the first try may have come over another one.
+    local px = redis.call('PTTL', HOLDER)
+    if px > 0 then redis.call('PEXPIRE', HOLDER, str(px)) end
   end
   return h, bad
 end

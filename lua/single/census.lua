@@ -11,18 +11,22 @@
 --      ttls (what brokers have said of their longest ttl: "ttl_ms:age_ms,..."),
 --      server (of several servers with data of their own: this one's address; else ""),
 --      has_marked (1: the caller has read or written this marker before, and known_since_us since then),
---      lives (1: no other server can have had these locks since this one's process began, as far as the caller knows)
+--      lives (1: no other server can have had these locks since this one's process began, as far as the caller knows),
+--      kept_us (by the server's clock: after that time its settings were such that each write is on its disk before it
+--      is answered; 0: they are not, or it is not known)
 -- {CENSUSED, time, since_us (0: open), hold_off_ms, longest_ttl_ms, copied (1: it has, or had, replicas), ttls}
 --      hold_off and longest_ttl: the largest that any broker has named here
 -- include parts/head.lua
-local BEATS, SECOND, LATER, MOST = 3000000, 1000000, 10000000, 8
+local BEATS, KEPT, SECOND, LATER, MOST = 3000000, 2000000, 1000000, 10000000, 8
 local identity, since, confirm, keep, hold_off, longest, known_hold_off, complete_if, started, copied, said,
-  server, has_marked, lives = unpack(ARGV)
+  server, has_marked, lives, kept_us = unpack(ARGV)
 local keys = redis.call('MGET', KEYS[1], KEYS[2])
 local marked, marked_since, marked_hold_off, marked_longest =
   string.match(keys[1] or '', '^([^;]+);(%d+);(%d+);(%d+)$')
-local seen, beat, had_replicas, ttls, beat_server =
+local seen, beat, had_replicas, ttls, rest =
   string.match(keys[2] or '', '^([^;]+);(%d+);([01]);([%d:,]*);(.*)$')
+-- A heartbeat of a release that says nothing of the settings shows nothing.
+local was_kept, beat_server = string.match(rest or '', '^([01]);(.*)$')
 
 -- Whether, since this process began, no data were deleted at once, thrown away, or replaced by another server's: as its
 -- own counters show. Servers before Redis 7.0 do not count all of that.
@@ -56,6 +60,8 @@ local is_copy = copied == 'promoted' or
 if is_new then
   -- Where there are replicas, one of them may have been promoted and restarted before anybody has seen it.
   local beats_on = started > 0 and had_replicas ~= '1' and beat >= started - BEATS and beat <= started + SECOND
+  -- The settings of today's process are not those of the one before: an operator may have changed these at run time.
+  beats_on = beats_on and was_kept == '1'
   if string.find(complete_if, 'original', 1, true) and not is_copy and had_replicas ~= '1' or
     string.find(complete_if, 'beating', 1, true) and not is_copy and beats_on and beat_server == server then
     hold_off = 0
@@ -107,6 +113,8 @@ for _, ttl in ipairs(order) do
   end
 end
 local has_replicas = (copied ~= '' or is_copy or had_replicas == '1') and '1' or '0'
-local written = table.concat({identity, NOW, has_replicas, table.concat(kept, ','), server}, ';')
+-- A call that is late does not know the settings of its time.
+local keeps = tonumber(kept_us) <= now and now < tonumber(kept_us) + KEPT and '1' or '0'
+local written = table.concat({identity, NOW, has_replicas, table.concat(kept, ','), keeps, server}, ';')
 redis.call('SET', KEYS[2], written, 'PX', keep)
 return {CENSUSED, NOW, since, hold_off, longest, has_replicas, table.concat(ages, ',')}

@@ -109,6 +109,21 @@ def test_a_durable_server_that_is_back_at_once_holds_nobody_off_and_one_that_is_
     assert boot_now() - killed >= MAX_TTL_S, "its setting says nothing of the data"
 
 
+def test_a_server_whose_settings_were_lowered_at_run_time_holds_off_when_its_file_brings_them_back(world):
+    redis = world.redis(args=DURABLE)
+    daemon = world.distlockd(redis.url, *HOLD_OFF)
+    client = world.client(daemon.url)
+    assert Holder(client, "session", ttl=3).granted()
+    redis.command("CONFIG", "SET", "appendfsync", "everysec")
+    eventually(lambda: redis.command("GET", "dl:beat").split(";")[4] == "0", "the heartbeat after the change")
+    redis.kill()
+    killed = boot_now()
+    redis.start()
+    assert redis.command("CONFIG", "GET", "appendfsync")[1] == "always"
+    assert Holder(client, "session", ttl=3, key="lowered").granted()
+    assert boot_now() - killed >= MAX_TTL_S
+
+
 def test_a_longer_ttl_of_before_counts(world):
     redis = world.redis()
     first = world.distlockd(redis.url, "--failover-hold-off", "auto", "--max-ttl", "20s", name="first")

@@ -76,6 +76,11 @@ def one_holder(reply):
     return reply
 
 
+def writes(redis):
+    """How many changes the server has counted: each goes to its replicas."""
+    return int(redis("INFO", "persistence").decode().partition("rdb_changes_since_last_save:")[2].split()[0])
+
+
 class Lock:
     through_batch = False  # acquires and releases go as the only item of a batch
     hold_off = 0  # the argument of all that may grant

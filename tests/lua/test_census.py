@@ -20,11 +20,10 @@ class Reply:
 
 
 def count(redis, identity="run:replid", known=0, confirm=1, hold=5_000, ttl=3_000, known_hold=0, complete_if="never",
-          started=0, copied="", said=(), place="", marked=0,
-          lives=0):
+          started=0, copied="", said=(), place="", marked=0, lives=0, kept=0):
     ttls = ",".join(f"{ttl}:{age}" for ttl, age in said)
     reply = redis("EVALSHA", SHA["census"], 2, "dl:m", "dl:beat", identity, known, confirm, 60_000, hold, ttl,
-                  known_hold, complete_if, started, copied, ttls, place, marked, lives)
+                  known_hold, complete_if, started, copied, ttls, place, marked, lives, kept)
     assert reply[0] == CENSUSED and 0 < redis("PTTL", "dl:m") <= 60_000 and 0 < redis("PTTL", "dl:beat") <= 60_000
     return Reply(reply[1:])
 
@@ -34,8 +33,9 @@ def server_us(redis):
     return int(seconds) * 1_000_000 + int(micros)
 
 
-def beat(redis, ago_ms, identity="before:replid", replicas=0, ttls="", place=""):
-    redis("SET", "dl:beat", f"{identity};{server_us(redis) - ago_ms * 1000};{replicas};{ttls};{place}", "PX", 60_000)
+def beat(redis, ago_ms, identity="before:replid", replicas=0, ttls="", place="", kept="1;"):
+    written = server_us(redis) - ago_ms * 1000
+    redis("SET", "dl:beat", f"{identity};{written};{replicas};{ttls};{kept}{place}", "PX", 60_000)
 
 
 def test_the_marker_keeps_since_when(redis):
@@ -121,7 +121,7 @@ def test_a_clock_that_was_set_back_makes_no_hold_off_longer_than_it_was(redis):
 @pytest.mark.parametrize("ago_ms, hold", [(0, 0), (2_900, 0), (3_100, 5_000), (60_000, 5_000), (-3_000, 5_000)])
 def test_what_beats_until_the_start_is_complete(redis, ago_ms, hold):
     started = server_us(redis)
-    redis("SET", "dl:beat", f"before:1;{started - ago_ms * 1000};0;;", "PX", 60_000)
+    redis("SET", "dl:beat", f"before:1;{started - ago_ms * 1000};0;;1;", "PX", 60_000)
     first = count(redis, complete_if="beating", started=started)
     assert first.hold == hold
     assert count(redis, complete_if="beating", started=started).hold == hold, "judged once"
@@ -133,9 +133,32 @@ def test_a_heartbeat_of_another_server_shows_nothing(redis, place, hold):
     assert count(redis, complete_if="beating", started=server_us(redis), place=place).hold == hold
 
 
+@pytest.mark.parametrize("place", ["", "b:6379"])
+@pytest.mark.parametrize("kept, hold", [("1;", 0), ("0;", 5_000), ("", 5_000)])
+def test_what_a_process_may_have_lost_by_its_own_settings_is_not_complete(redis, place, kept, hold):
+    beat(redis, 0, place=place, kept=kept)
+    for now_kept in (0, server_us(redis)):
+        found = count(redis, complete_if="beating", started=server_us(redis), place=place, kept=now_kept)
+        assert found.hold == hold, "judged once"
+
+
+@pytest.mark.parametrize("ago_ms, kept", [(0, "1"), (1_800, "1"), (2_100, "0"), (-60_000, "0"), (None, "0")])
+def test_the_heartbeat_says_whether_the_settings_of_its_time_keep_all(redis, ago_ms, kept):
+    """A copy of the call that comes late says nothing of the settings of its time."""
+    count(redis, place="b:1", kept=0 if ago_ms is None else server_us(redis) - ago_ms * 1000)
+    assert redis("GET", "dl:beat").decode().split(";", 5)[4:] == [kept, "b:1"]
+
+
+@pytest.mark.parametrize("keeps, hold", [(True, 0), (False, 5_000)])
+def test_the_last_heartbeat_counts(redis, keeps, hold):
+    count(redis, identity="a:1", complete_if="beating", hold=0, kept=server_us(redis))
+    count(redis, identity="a:1", complete_if="beating", hold=0, kept=keeps and server_us(redis) or 0)
+    assert count(redis, identity="a:2", complete_if="beating", started=server_us(redis)).hold == hold
+
+
 def test_a_census_writes_where_it_was_taken(redis):
     count(redis, place="unix:/run/a;b", said=[(60_000, 0)])
-    assert redis("GET", "dl:beat").decode().split(";", 4)[4] == "unix:/run/a;b"
+    assert redis("GET", "dl:beat").decode().split(";", 5)[5] == "unix:/run/a;b"
     assert [ttl for ttl, _ in count(redis, identity="a:2", place="b:1").ttls] == [60_000]
 
 
@@ -193,9 +216,9 @@ def test_a_longer_ttl_matters_for_its_own_length(redis):
     found = count(redis, said=[(15_000, 0)]).ttls
     assert [ttl for ttl, _ in found] == [HOUR, 15_000]
     now = server_us(redis)
-    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 9_000) * 1000},15000:{now};", "PX", 60_000)
+    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 9_000) * 1000},15000:{now};0;", "PX", 60_000)
     assert [ttl for ttl, _ in count(redis, said=[(15_000, 0)]).ttls] == [HOUR, 15_000]
-    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 11_000) * 1000},15000:{now};", "PX", 60_000)
+    redis("SET", "dl:beat", f"run:replid;{now};0;{HOUR}:{now - (HOUR + 11_000) * 1000},15000:{now};0;", "PX", 60_000)
     assert [ttl for ttl, _ in count(redis, said=[(15_000, 0)]).ttls] == [15_000]
 
 

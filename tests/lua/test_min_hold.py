@@ -4,7 +4,7 @@
 import pytest
 
 from lock import (ADOPTED, GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, RELEASED, TTL_MS, WITHDRAWN, Lock, broker,
-                  owner)
+                  owner, writes)
 
 PERIOD = 900_000
 
@@ -85,6 +85,28 @@ def test_a_late_copy_makes_the_block_no_longer(lock, redis):
     reply = lock.release(1, token=token)
     assert (reply[0], reply[2]) == (NOT_HOLDER, "blocked") and int(reply[3]) <= before, "a repeat is told of the block"
     assert redis("PTTL", lock.h) <= before
+
+
+def test_a_repeat_writes_so_that_replicas_can_be_asked_for_the_block(lock, redis):
+    """Valkey, and Redis from 7.2 on, let WAIT count only what its own connection has written."""
+    token = lock.acquire(1, info=f"m{PERIOD};who")[2]
+    lock.release(1, token=token)
+    value, left, before = redis("GET", lock.h), redis("PTTL", lock.h), writes(redis)
+    assert lock.release(1, token=token)[2] == "blocked"
+    assert writes(redis) > before
+    assert redis("GET", lock.h) == value and left - 2_000 < redis("PTTL", lock.h) <= left, "nothing has changed"
+
+
+def test_a_repeat_is_told_of_the_block_of_one_of_many_and_writes(lock, redis):
+    lock.acquire(1, want="s", ttl=90_000)
+    token = lock.acquire(2, want="s")[2]
+    lock.release(2, block=60_000, token=token)
+    slots, left, before = redis("HGETALL", lock.h), redis("PTTL", lock.h), writes(redis)
+    reply = lock.release(2, block=60_000, token=token)
+    assert (reply[0], reply[2]) == (NOT_HOLDER, "blocked") and 58_000 < int(reply[3]) <= 60_000
+    assert writes(redis) > before
+    assert redis("HGETALL", lock.h) == slots and left - 2_000 < redis("PTTL", lock.h) <= left, "nothing has changed"
+    assert lock.release(2, block=60_000, token=int(token) + 1)[2:] == [], "a block of another hold"
 
 
 def test_a_clock_that_was_set_back_makes_it_no_longer_than_asked(lock, redis):

@@ -78,6 +78,12 @@ INSTANTIATE_TEST_SUITE_P(
                   {.replicas = 2, .min_replicas = 1},
                   Guard::kNone,
                   kTtl + seconds(12)},
+        GuardCase{"min_replicas_that_scripts_pass",
+                  Auto(true, 3),
+                  0,
+                  {.replicas = 2, .min_replicas = 1, .max_lag = seconds(10), .scripts_pass = true},
+                  Guard::kNone,
+                  kTtl + seconds(12)},
         GuardCase{"too_few_min_replicas",
                   Auto(true, 5),
                   0,
@@ -246,6 +252,33 @@ TEST_F(CensusTest, DataThatNeedNotBeIncompleteAreHeldOffOnlyAsMarked) {
   census_.OnCount(Counted(seconds(1), {}, seconds(9)), kHere);
   EXPECT_EQ(Told(census_), Argument(seconds(9)));
   EXPECT_EQ(census_.guard(), Guard::kAlone);
+}
+
+// The settings of a later process do not show what the one before kept.
+TEST_F(CensusTest, ItSaysSinceWhenTheSettingsAreKnownToKeepEachWrite) {
+  census_.Meet({.identity = "a:1", .asked = After(seconds(1)), .aof_always = true});
+  EXPECT_EQ(census_.Next(kHere).kept, After(seconds(1)));
+  census_.Meet({.identity = "a:1", .asked = After(seconds(2))});
+  EXPECT_EQ(census_.Next(kHere).kept, StoreTime{}) << "an operator has changed them";
+  census_.Meet({.identity = "a:1", .aof_always = true});
+  EXPECT_EQ(census_.Next(kHere).kept, StoreTime{}) << "nobody knows when they were so";
+}
+
+TEST_F(CensusTest, MinReplicasThatScriptsPassAreWarnedOf) {
+  CensusFacts facts{.identity = "a:1", .replicas = 2, .min_replicas = 1, .max_lag = seconds(10), .scripts_pass = true};
+  Census census = Known(Auto(true, 3));
+  census.Meet(facts);
+  EXPECT_NE(census.WarningOfScripts().find("Redis before 6.2.7"), std::string::npos);
+  Census confirmed = Known(Auto(true, 3), 1);
+  confirmed.Meet(facts);
+  EXPECT_EQ(confirmed.WarningOfScripts(), "") << "replicas confirm each grant";
+  facts.min_replicas = 0;
+  census.Meet(facts);
+  EXPECT_EQ(census.WarningOfScripts(), "") << "nobody takes it for guarded";
+  facts.min_replicas = 1;
+  facts.scripts_pass = false;
+  census.Meet(facts);
+  EXPECT_EQ(census.WarningOfScripts(), "");
 }
 
 // As after FLUSHALL: the marker is gone, or another broker has judged the data anew already.

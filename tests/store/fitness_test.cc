@@ -81,6 +81,15 @@ TEST(Fitness, WarnsOfAServerThatForgets) {
 }
 
 // As a server tells them, among others, in no order.
+TEST(Fitness, ScriptsObeyMinReplicasFromRedis627On) {
+  for (const std::string_view version : {"6.2.0", "6.2.6", "6.2", "6.2.x", "6.0.20"}) {
+    EXPECT_TRUE(ScriptsPassMinReplicas(version)) << version;
+  }
+  for (const std::string_view version : {"6.2.7", "6.2.14", "7.0.0", "7.0", "7.2.5", "8.0.1"}) {
+    EXPECT_FALSE(ScriptsPassMinReplicas(version)) << version;
+  }
+}
+
 AppendSettings Settings(std::string_view appendonly, std::string_view appendfsync, std::string_view no_fsync) {
   CommandBuilder reply;
   reply.Arg("no-appendfsync-on-rewrite").Arg(no_fsync).Arg("appendfilename").Arg("appendonly.aof");

@@ -111,6 +111,17 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     }
     return said;
   }
+  // Since when the settings are known to keep each write, by the latest census, and when that was sent.
+  std::pair<int64_t, int64_t> Kept() {
+    Pass(seconds(2));
+    std::pair<int64_t, int64_t> kept;
+    for (size_t i = 0; i < commands().size(); ++i) {
+      const ReplyPtr argv = Parse(commands()[i]);
+      if (argv->elements < 20 || Text(*argv->element[1]) != lua::kCensus.sha1) continue;
+      kept = {std::stoll(std::string(Text(*argv->element[19]))), UsOf(sent_[link_][i])};
+    }
+    return kept;
+  }
   // Of the latest connection that is no channel's.
   const std::vector<std::string>& commands() const { return net_.dialer->dialed.at(link_)->commands; }
 
@@ -131,7 +142,8 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
   int channel_ups_ = 0;
   size_t link_ = 1;  // the connection for commands
   core::Duration takes_ = milliseconds(1);
-  std::string renewed_;  // what a script says of the second lease; "": it is refused
+  std::string appendfsync_;  // "": CONFIG GET shows nothing
+  std::string renewed_;      // what a script says of the second lease; "": it is refused
 
  private:
   static StoreOptions Options() {
@@ -140,6 +152,10 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     options.locks.hold_off.kind = HoldOffOptions::Kind::kAuto;
     options.locks.hold_off.longest_ttl = seconds(9);
     return options;
+  }
+
+  static int64_t UsOf(core::Instant at) {
+    return kEpochUs + std::chrono::floor<std::chrono::microseconds>(at.time_since_epoch()).count();
   }
 
   // When each command was sent.
@@ -153,8 +169,7 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
   std::string AnswerOf(const std::string& command) const {
     const ReplyPtr argv = Parse(command);
     const std::string_view verb = Text(*argv->element[0]);
-    const int64_t us =
-        kEpochUs + std::chrono::floor<std::chrono::microseconds>(net_.timers->Now().time_since_epoch()).count();
+    const int64_t us = UsOf(net_.timers->Now());
     if (verb == "INFO") {
       return BulkOf(
           Cat("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:r\r\nrole:master\r\nmaster_replid:", replid_,
@@ -169,6 +184,10 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     }
     if (verb == "PUBLISH") return ":1\r\n";
     if (verb == "TIME") return Cat("*2\r\n", BulkOf(Cat(us / 1'000'000)), BulkOf(Cat(us % 1'000'000)));
+    if (verb == "CONFIG" && Text(*argv->element[2]) == "*append*" && !appendfsync_.empty()) {
+      return Cat("*6\r\n", BulkOf("appendonly"), BulkOf("yes"), BulkOf("appendfsync"), BulkOf(appendfsync_),
+                 BulkOf("no-appendfsync-on-rewrite"), BulkOf("no"));
+    }
     if (verb == "CONFIG") return "*0\r\n";
     if (verb == "EVALSHA" && Text(*argv->element[1]) == lua::kCensus.sha1) {
       return Cat("*7\r\n:18\r\n", BulkOf(Cat(us)), BulkOf("1"), BulkOf("9000"), BulkOf("9000"), BulkOf("0"),
@@ -204,6 +223,17 @@ TEST_F(KnowledgeAgeTest, ABrokerThatStoodStillGrantsNothingNewBeforeTheServerHas
   Play();
   EXPECT_EQ(Asked(), std::vector{kNone});
   EXPECT_EQ(channel_ups_, before + 1) << "who was told to wait is to look again";
+}
+
+// By the server's clock, so that a copy that runs late is not believed of the settings of its time.
+TEST_F(KnowledgeAgeTest, TheCensusSaysAtWhatTimeTheSettingsKeptEachWrite) {
+  EXPECT_EQ(Kept().first, 0) << "they are not known";
+  appendfsync_ = "always";
+  const auto [kept, sent] = Kept();
+  EXPECT_LT(kept, sent);
+  EXPECT_GT(kept, sent - 1'100'000) << "as of the census before";
+  appendfsync_ = "everysec";
+  EXPECT_EQ(Kept().first, 0);
 }
 
 TEST_F(KnowledgeAgeTest, WhatPiledUpMeanwhileIsToldToo) {

@@ -66,7 +66,7 @@ void Census::Judge() {
     guard_ = Guard::kAlone;
   } else if (needs_replicas_) {
     guard_ = Guard::kConfirmed;
-  } else if (all_known && refuses && IsMajority(facts_.min_replicas, servers_)) {
+  } else if (all_known && refuses && !facts_.scripts_pass && IsMajority(facts_.min_replicas, servers_)) {
     guard_ = Guard::kMinReplicas;
   } else {
     guard_ = Guard::kNone;
@@ -135,6 +135,14 @@ std::string Census::WarningOfShortLeases(Duration usual_ttl) const {
              " s, so it grants for up to ", too_long, lag > 0 ? sooner : "", longer);
 }
 
+std::string Census::WarningOfScripts() const {
+  if (!obeys() || guard_ != Guard::kNone || !facts_.scripts_pass || facts_.min_replicas == 0) return "";
+  return "min-replicas-to-write guards nothing here: Redis before 6.2.7 lets scripts write without replicas, so a "
+         "failover "
+         "may give a lock to a second holder while the primary that was cut off goes on; use Redis 6.2.7 or newer, or "
+         "Valkey, or set --store-nodes and --wait-replicas";
+}
+
 Census::Request Census::Next(Instant now) const {
   std::vector<AssertedTtls::Assertion> said = ttls_->All(now);
   said.insert(said.begin(), {longest_ttl(), Duration::zero()});
@@ -152,7 +160,8 @@ Census::Request Census::Next(Instant now) const {
           .said = std::move(said),
           .server = options_.server,
           .has_marked = counted_,
-          .lives = HasBeenAlone()};
+          .lives = HasBeenAlone(),
+          .kept = facts_.aof_always ? facts_.asked : StoreTime{}};
 }
 
 bool Census::OnCount(const Count& count, Instant now) {

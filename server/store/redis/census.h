@@ -28,14 +28,16 @@ inline constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
 
 // What a server says of itself.
 struct CensusFacts {
-  std::string identity;      // of its data: another one after each restart and each promotion; never ""
-  core::StoreTime started;   // when its process began, to the second; us = 0: not known
-  int replicas = 0;          // that follow it now
-  int in_step = 0;           // of these, those that were heard within the last 2 s
-  int min_replicas = 0;      // fewer, and it refuses to write
-  core::Duration max_lag{};  // a replica that was silent for longer is not counted for min_replicas
-  bool aof_always = false;   // each write is on its disk before it is answered
-  bool promoted = false;     // it was a replica once
+  std::string identity;       // of its data: another one after each restart and each promotion; never ""
+  core::StoreTime started;    // when its process began, to the second; us = 0: not known
+  core::StoreTime asked;      // its time before it was asked for these; us = 0: not known
+  int replicas = 0;           // that follow it now
+  int in_step = 0;            // of these, those that were heard within the last 2 s
+  int min_replicas = 0;       // fewer, and it refuses to write
+  core::Duration max_lag{};   // a replica that was silent for longer is not counted for min_replicas
+  bool scripts_pass = false;  // min_replicas: fewer, and scripts write all the same
+  bool aof_always = false;    // each write is on its disk before it is answered
+  bool promoted = false;      // it was a replica once
 };
 
 // As scripts are told of the end of a hold-off that is not known: no clock shows it.
@@ -76,6 +78,7 @@ class Census {
     std::string server;
     bool has_marked = false;  // and since then known_since
     bool lives = false;       // a hold-off counts from the start of its process, if it has kept all data since
+    core::StoreTime kept;     // after that time each write was kept, by its settings; us = 0: not, or not known
   };
   // Its answer.
   struct Count {
@@ -150,6 +153,8 @@ class Census {
   // while their holders renew them at the new one, since renewals know no hold-off. "": they outlast it, or for how
   // long it goes on is a guess.
   std::string WarningOfShortLeases(core::Duration usual_ttl) const;
+  // For the log: min-replicas-to-write is set, and guards nothing. "": it does, or is not needed.
+  std::string WarningOfScripts() const;
   // Zero without a hold-off, Duration::max() while its end is not known.
   core::Duration Left(core::StoreTime now) const;
   // The end by the server's clock; us = 0: there is no hold-off, or its end is not known.

@@ -82,10 +82,11 @@ CensusRound::CensusRound(CommandSender* sender, ScriptCaller* scripts, const std
       census_(options.locks.hold_off, options.wait_replicas, std::move(ttls)),
       timer_(timers->Make([this] { OnTimer(); })) {}
 
-void CensusRound::Begin(const ServerIdentity& server, core::StoreTime started) {
+void CensusRound::Begin(const ServerIdentity& server, core::StoreTime started, core::StoreTime time) {
   ++connection_;
   server_ = server;
   started_ = started;
+  time_ = time;
   ready_ = false;
   Ask();
 }
@@ -111,7 +112,7 @@ void CensusRound::OnTimer() {
 void CensusRound::Ask() {
   timer_->Start(kEvery);
   under_way_ = true;
-  facts_ = {};
+  facts_ = {.asked = time_};
   AskReplication([this](const redisReply& reply) { ReadReplication(reply); });
   sender_->Send(MakeCommand({"INFO", "memory"}), InRound([this](const Answer& answer) { ReadMemory(*answer.reply); }));
   sender_->Send(MakeCommand({"CONFIG", "GET", "min-replicas-*"}),
@@ -155,6 +156,7 @@ void CensusRound::ReadReplication(const redisReply& reply) {
   const ServerInfo info(Text(reply));
   facts_.identity = server_.DataIdentity();
   facts_.started = started_;
+  facts_.scripts_pass = ScriptsPassMinReplicas(server_.version);
   facts_.replicas = IntOf(info.Get("connected_slaves"));
   const auto second = info.Get("second_repl_offset");
   facts_.promoted = !second.empty() && second != "-1";
@@ -187,7 +189,9 @@ void CensusRound::ReadConfig(const redisReply& reply) {
 void CensusRound::Judge() {
   if (facts_.identity.empty()) return EndRound();
   census_.Meet(facts_);
-  if (census_.obeys() && census_.guard() == Census::Guard::kNone) {
+  if (const std::string scripts_pass = census_.WarningOfScripts(); !scripts_pass.empty()) {
+    Warn(scripts_pass);
+  } else if (census_.obeys() && census_.guard() == Census::Guard::kNone) {
     Warn(
         "a failover may give a lock to a second holder while the primary that was cut off goes on: nothing makes most "
         "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write");
@@ -206,6 +210,7 @@ void CensusRound::Count() {
   call.Arg(MsOrZero(request.known_hold_off)).Arg(CompleteIfText(request.complete_if)).Arg(Cat(request.started.us));
   call.Arg(request.promoted ? "promoted" : request.has_replicas ? "copied" : "").Arg(AssertedTtls::Text(request.said));
   call.Arg(request.server).Arg(request.has_marked ? "1" : "0").Arg(request.lives ? "1" : "0");
+  call.Arg(Cat(request.kept.us));
   scripts_->Call(lua::kCensus, std::move(call).Build(),
                  InRound([this, own = request.longest_ttl, marker = marker_](const Answer& answer) {
                    OnCounted(own, marker, answer);
@@ -226,6 +231,7 @@ void CensusRound::OnCounted(core::Duration own_longest, const std::string& marke
              " ms, this one of up to ", CeilMs(own_longest),
              " ms: give all brokers the same --max-ttl and --failover-hold-off"));
   }
+  time_ = count->time;
   if (census_.OnCount(*count, timers_->Now())) TellLost();
   if (marker != marker_) census_.OnOtherKeys();
   TellReplicated();

@@ -52,10 +52,10 @@ class CensusRound {
 
   void AskReplicasBy(AskReplicas ask) { ask_replicas_ = std::move(ask); }
 
-  // The connection is ready to be used, and leads to `server`, whose process began at `started` (us = 0: not known).
-  // OnCensusReady follows, later, unless Stop comes first.
+  // The connection is ready to be used, and leads to `server`, whose process began at `started` (us = 0: not known) and
+  // whose clock has shown `time`. OnCensusReady follows, later, unless Stop comes first.
   // REQUIRES: on().
-  void Begin(const ServerIdentity& server, core::StoreTime started);
+  void Begin(const ServerIdentity& server, core::StoreTime started, core::StoreTime time);
   // The connection has ended.
   void Stop();
   // The marker and the heartbeat are these keys from the next census on.
@@ -123,7 +123,8 @@ class CensusRound {
   bool told_replicated_ = false;
   ServerIdentity server_;
   core::StoreTime started_;
-  CensusFacts facts_;  // of the round under way
+  core::StoreTime time_;  // of its clock, as heard last
+  CensusFacts facts_;     // of the round under way
   std::vector<ReplicaStatus> replicas_;
   std::string refusal_;
   core::StoreTime held_off_until_;  // as of the round before

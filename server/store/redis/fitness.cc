@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/redis/fitness.h"
 
+#include <array>
+
 #include "store/text.h"
 
 namespace distlock::store {
@@ -60,6 +62,15 @@ std::string MisfitOfPolicy(std::string_view maxmemory_policy) {
   return Cat("its maxmemory-policy is '", maxmemory_policy,
              "', which throws held locks away once memory is short; run CONFIG SET maxmemory-policy noeviction, or use "
              "another server");
+}
+
+bool ScriptsPassMinReplicas(std::string_view version) {
+  const std::vector<std::string_view> parts = Split(version, ".");
+  std::array<int, 3> numbers{};
+  for (size_t i = 0; i < numbers.size() && i < parts.size(); ++i) {
+    if (!ReadInt(parts[i], &numbers[i])) return true;
+  }
+  return numbers < std::array{6, 2, 7};
 }
 
 bool AppendSettings::KeepsAll() const {

@@ -23,6 +23,9 @@ struct Fitness {
 // "": held locks stay when memory is short.
 std::string MisfitOfPolicy(std::string_view maxmemory_policy);
 
+// The server's scripts write with fewer replicas than min-replicas-to-write asks for, too: Redis before 6.2.7.
+bool ScriptsPassMinReplicas(std::string_view version);
+
 // How a server appends its writes to a file, by its settings: "?" when the user may not ask.
 struct AppendSettings {
   std::string appendonly = "?";

@@ -25,7 +25,7 @@ void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
 }
 
 void ServerNode::OnSchemaRead() {
-  if (census_.on()) return census_.Begin(prepared_->identity, prepared_->started);
+  if (census_.on()) return census_.Begin(prepared_->identity, prepared_->started, prepared_->time);
   OnCensusReady();
 }
 

@@ -381,6 +381,11 @@ const std::vector<Fault>& Faults() {
        .where = Where::kHoldOffs,
        .shows = Shows::kFirstStarts,
        .cause = StartAnew},
+      {.kind = FaultKind::kPromoted,
+       .name = "a server appends each second, and restarts as one that appends always",
+       .where = Where::kHoldOffs,
+       .shows = Shows::kAppends,
+       .cause = AppendEachSecond},
   };
   return kAll;
 }

@@ -43,6 +43,7 @@ enum class Shows : uint8_t {
   kDeletions,     // data that are deleted in a living server
   kCopies,        // a server of a quorum with the data of another
   kFirstStarts,   // brokers that find no trace of those before
+  kAppends,       // of a server that keeps less than it will by its next settings
 };
 
 struct Fault {

@@ -16,6 +16,9 @@ constexpr Duration kDeletionIsFound = milliseconds(1500);
 // The same, where commands of before still arrive over a connection that was given up: what their broker knew counts
 // for 2 s, by the server's clock, and so none that is granted something runs later, however late it arrives.
 constexpr Duration kDeletionIsFoundLate = milliseconds(3500);
+// Until no heartbeat that a restart finds says of the settings of before that they keep each write: a call may say so
+// for 2 s more, the heartbeat counts for 3 s, and a server knows when its process began to the second.
+constexpr Duration kSettingsAreFound = seconds(6);
 constexpr int64_t kBeats = 1'000'000;  // us: a heartbeat that is younger goes on
 
 bool FailsOver(const Env& env) {
@@ -187,6 +190,21 @@ void StartAnew(World& world) {
     if (restarts) return server.Restart(milliseconds(50), Memory::kNothing);
     server.Sync();
     server.model().Execute(0, {"FLUSHALL"});
+  });
+}
+
+void AppendEachSecond(World& world) {
+  Env& env = world.env();
+  StoreProcess& server = world.primary();
+  if (!AllKnowTheStore(world) || !server.running() || server.appends_each_second()) return;
+  server.AppendEachSecond();
+  const Duration later = kSettingsAreFound + world.dice().Between(Duration(0), seconds(2));
+  env.time.After(later, [&world, &env, &server] {
+    if (!env.trouble || !server.running() || !server.appends_each_second()) return;
+    const Duration down = world.dice().Between(milliseconds(1), seconds(1));
+    if (env.temper.topology != Topology::kQuorum) return world.RestartHeldOff(Memory::kNotItsLastSecond, down);
+    env.NoteFault(FaultKind::kStoreRestarted, server.actor(), down + world.longest_ttl() + seconds(8));
+    server.Restart(down, Memory::kNotItsLastSecond);
   });
 }
 

@@ -21,6 +21,9 @@ void DeleteAllData(World& world);
 // All brokers are restarted; while none is there, all data are deleted, or the server restarts empty. So to those who
 // come it looks as if nobody had ever been there.
 void StartAnew(World& world);
+// appendfsync of a server is everysec from now on; a while later it restarts without its last second, and reads always
+// from its file.
+void AppendEachSecond(World& world);
 // A server of a quorum is replaced by a machine that has the data of another one, which has missed some votes.
 void ReplaceByCopy(World& world);
 

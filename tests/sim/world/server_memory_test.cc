@@ -75,6 +75,25 @@ TEST_F(ServerMemoryTest, AlwaysMeansNoLastSecond) {
   for (int i = 0; i < 100; ++i) EXPECT_NE(server_->AnyMemory(), Memory::kNotItsLastSecond);
 }
 
+TEST_F(ServerMemoryTest, AnOperatorsSettingLastsUntilTheRestart) {
+  env_.temper.persistence = Persistence::kAlways;
+  KeptAfter(Memory::kAll);  // it reads its file
+  const auto appends = [&] {
+    std::string text;
+    server_->Run(1, store::MakeCommand({"CONFIG", "GET", "*append*"}), [&](const store::ReplyPtr& reply) {
+      text = std::string(reply->element[0]->str) + " " + reply->element[1]->str;
+    });
+    return text;
+  };
+  EXPECT_EQ(appends(), "appendfsync always");
+  server_->AppendEachSecond();
+  EXPECT_EQ(appends(), "appendfsync everysec");
+  EXPECT_TRUE(server_->appends_each_second());
+  KeptAfter(Memory::kNotItsLastSecond);
+  EXPECT_EQ(appends(), "appendfsync always");
+  EXPECT_FALSE(server_->appends_each_second());
+}
+
 TEST_F(ServerMemoryTest, ASlewIsNoStep) {
   const int64_t before = server_->model().now_us();
   server_->SlewWallClock(500);

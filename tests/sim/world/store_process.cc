@@ -19,9 +19,7 @@ StoreProcess::StoreProcess(Env& env, int number)
       wall_(kDawn, kWallClock + env.dice.Between(Duration(0), milliseconds(3)),
             env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm) {
   Live();
-  const bool unsynced = env.temper.persistence == Persistence::kUnlessItRewrites;
-  const bool always = unsynced || env.temper.persistence == Persistence::kAlways;
-  model_.SetPersistence(env.temper.persistence != Persistence::kNone, always ? "always" : "everysec", unsynced);
+  ReadPersistence();
   Sync();
   model_.OnMessage([this](int connection, std::string_view channel, std::string_view payload) {
     const auto found = listeners_.find(connection);
@@ -92,6 +90,7 @@ void StoreProcess::Restart(Duration down, Memory memory) {
   }
   GoBack(memory);
   model_.Restart();
+  ReadPersistence();
   // Where brokers do not hold off, a token may repeat if the clock of a server that forgot it is behind.
   if (env_.temper.hold_off && (memory == Memory::kOldCopy || memory == Memory::kNothing)) {
     wall_.Step(env_.dice.Between(-kClocksDiffer, kClocksDiffer));
@@ -101,6 +100,21 @@ void StoreProcess::Restart(Duration down, Memory memory) {
     Sync();
     OnStarted();
   });
+}
+
+// From its file, when it starts.
+void StoreProcess::ReadPersistence() {
+  const Persistence persistence = env_.temper.persistence;
+  const bool unsynced = persistence == Persistence::kUnlessItRewrites;
+  const bool always = unsynced || persistence == Persistence::kAlways;
+  model_.SetPersistence(persistence != Persistence::kNone, always ? "always" : "everysec", unsynced);
+  appends_each_second_ = false;
+}
+
+void StoreProcess::AppendEachSecond() {
+  env_.Log([&] { return name() + " has appendfsync everysec, until it restarts"; });
+  model_.SetPersistence(true, "everysec");
+  appends_each_second_ = true;
 }
 
 void StoreProcess::Replace(Duration down, StoreProcess& other) {

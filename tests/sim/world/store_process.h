@@ -37,6 +37,9 @@ class StoreProcess : public Endpoint {
   void Replace(Duration down, StoreProcess& other);
   // What it may have of its data after a restart, by the world's persistence.
   Memory AnyMemory();
+  // An operator sets appendfsync to everysec, and not in the file from which the next process reads it.
+  void AppendEachSecond();
+  bool appends_each_second() const { return appends_each_second_; }
   // How long those in its queues may stand in the way of others if they are waiters of before a restart, whom nobody
   // knows any more.
   Duration StaleWaits() const;
@@ -73,6 +76,7 @@ class StoreProcess : public Endpoint {
   // Before a command that may change something: what a restart may go back to.
   void Copy();
   void GoBack(Memory memory);
+  void ReadPersistence();
   void ScheduleExpiry();
   void OnResumed() override { Sync(); }
 
@@ -94,7 +98,8 @@ class StoreProcess : public Endpoint {
     RedisModel data;
   };
   std::deque<EarlierData> copies_;
-  int64_t look_at_us_ = 0;  // 0: none
+  int64_t look_at_us_ = 0;            // 0: none
+  bool appends_each_second_ = false;  // at the will of an operator
   Instant expiry_at_ = kNever;
   uint64_t expiry_timer_ = 0;
   const lua::ScriptSource* script_ = nullptr;

@@ -142,6 +142,18 @@ void ShowFirstStarts(Dice& dice, Temper& temper) {
   MakeUnrenewed(Shows::kFirstStarts, dice, temper);
 }
 
+// Servers that append each second now, and always once they have restarted. Locks are often granted, so that some grant
+// is among what a restart loses.
+void ShowAppends(Dice& dice, Temper& temper) {
+  temper.nodes = 3;
+  temper.ttls = {seconds(5)};
+  temper.fault_every = seconds(15);
+  temper.persistence = Persistence::kAlways;
+  MakeUnrenewed(Shows::kAppends, dice, temper);
+  temper.clients = 6 + dice.Roll(4);
+  temper.locks = 4;
+}
+
 // Of dice of its own, so that other worlds stay as they are.
 void DrawOperators(uint64_t seed, Temper& temper) {
   Dice dice(seed ^ 0x6f70657261746f72);
@@ -162,6 +174,9 @@ void DrawHoldOffs(uint64_t seed, Temper& temper) {
       temper.topology == Topology::kSentinel || (temper.topology == Topology::kSingle && !temper.name_moves);
   Dice firsts(seed ^ 0x666972737473);
   if (is_one && firsts.Chance(0.05)) return ShowFirstStarts(firsts, temper);
+  const bool may_lose = temper.topology == Topology::kQuorum || (temper.topology == Topology::kSingle && is_one);
+  Dice appends(seed ^ 0x617070656e6473);
+  if (may_lose && appends.Chance(0.05)) return ShowAppends(appends, temper);
   Dice dice(seed ^ 0x686f6c646f6666);
   if (!dice.Chance(0.15)) return DrawOperators(seed, temper);
   switch (fails ? dice.Roll(3) : 0) {

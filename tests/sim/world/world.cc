@@ -79,9 +79,7 @@ void World::MakeForgetful() {
   NoteHoldOff(Duration(0));
 }
 
-void World::RestartHeldOff(Memory memory) {
-  if (!primary().alive()) return;
-  const Duration down = dice().Between(milliseconds(1), seconds(5));
+void World::RestartHeldOff(Memory memory, Duration down) {
   primary().Restart(down, memory);
   NoteHoldOff(down + primary().StaleWaits());
 }

@@ -63,7 +63,10 @@ class World {
   bool HasOnePrimary() const;
   // Of a Single world that holds off.
   const std::vector<std::unique_ptr<BrokerProcess>>& brokers() const { return brokers_; }
-  void RestartHeldOff(Memory memory);
+  void RestartHeldOff(Memory memory) {
+    if (primary().alive()) RestartHeldOff(memory, dice().Between(milliseconds(1), seconds(5)));
+  }
+  void RestartHeldOff(Memory memory, Duration down);
   const std::vector<std::unique_ptr<StoreProcess>>& servers() const { return stores_; }  // of one or of a quorum
   std::vector<StoreProcess*> AllServers() const;                                         // of any store
   Instant clocks_right_at{};  // no server's clock may be set until then
