@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The faults of a world, one row each in faults.cc. A new fault is a row and a function there; ../README.md says where the
-// row must stand.
+// The faults of a world, one row each in faults.cc. A new fault is a row and a function there; ../README.md says where
+// the row must stand.
 #pragma once
 
 #include <vector>
