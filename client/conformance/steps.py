@@ -1,6 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that a case may take; README.md lists them. Each is a method of Play that returns when its step is done,
-and raises Failed when it cannot come true."""
+"""The steps that a case may take. Each is a method of Play that returns when its step is done, and raises Failed when
+it cannot come true.
+
+connect, acquire ... fork     the command, to the driver; `connect: {to: [a, b]}` names brokers; `padded_to` makes keys
+                              long
+granted, lost, child ...      waits for the event, with these fields
+told_no                       the driver has not said such a thing
+state, becomes                asks for the state, once or until it is so: `is`, `token`, `until_at_most`,
+                              `until_at_least`
+passes                        waits until a moment has passed, such as the end of a belief
+acquire_many                  so many acquires at once, and all their grants
+gets, got_no                  a broker gets, has not got, a command: protobuf's JSON; null: absent
+session, over                 a session begins, is over; `half_closed`: because the client closed its side without
+                              Goodbye
+sends, grants, acks, sends_bytes   the broker sends an event, a grant of a command, an ack, raw bytes
+token                         the driver's client finds this token in its file from now on; the case's field `token` is
+                              the first one
+set                           switches of the broker: broker/scripted_broker.cc lists them
+holds, frees, drains, breaks, ends   another client holds a lock; frees it; the broker drains, breaks streams, ends a
+                              session with a status
+start, kill, stop, cont       the broker's process, or with `driver` the driver's
+"""
 import re
 import signal
 import time

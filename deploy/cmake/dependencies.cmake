@@ -1,5 +1,10 @@
-# SPDX-License-Identifier: Apache-2.0 Finds all external dependencies once. deploy/README.md lists the target names that
-# rooms link. A project that has built one of the client's by itself keeps it.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Finds all external dependencies once. A project that has built one of the client's by itself keeps it. Rooms link,
+# beside distlock_flags, which carries the warnings: distlock::proto, distlock::lua; gRPC::grpc++,
+# protobuf::libprotobuf, absl::...; PkgConfig::HIREDIS, LIBUV, JEMALLOC, YAMLCPP, CJOSE, JANSSON, MICROHTTPD;
+# OpenSSL::SSL, Threads::Threads, spdlog::spdlog, CLI11::CLI11, prometheus-cpp::core; in tests GTest::gmock,
+# nlohmann_json::nlohmann_json, rapidcheck, benchmark::benchmark, PkgConfig::LUA51.
 find_package(Threads REQUIRED)
 if(NOT TARGET absl::strings)
   find_package(absl REQUIRED CONFIG)

@@ -92,7 +92,7 @@ class Broker {
   void AskReleased();
 
   CoreContext core_;
-  // The parts refer to each other: see README.md for who may call whom.
+  // The parts refer to each other: see part.h for who may call whom.
   Claims claims_{core_};
   PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};

@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A part of the broker core: it owns records, whose deadlines and whose commands' answers come to it. Adding one
-// touches its own files, broker.h and the picture in README.md.
+// touches its own files, broker.h and this picture: a part is given references to the parts that it calls, and to no
+// others.
+//   Broker -> all parts
+//   BrokerDrain -> StreamEnds, what that calls, and each part as Part
+//   StreamEnds -> Sessions Leases Waiters Bundles Watches RenewCalls Downgrades Adoptions ForceCalls
+//   Waiters -> Sessions Leases Queues Grants Bundles PendingReleases Claims
+//   Grants -> Sessions Leases Queues Waiters Bundles PendingReleases Claims
+//   Bundles -> Sessions Leases Waiters PendingReleases Claims
+//   Leases -> Sessions Renewals PendingReleases Claims, and Bundles by the hook kept_parts.h
+//   Queues -> Grants by the hook tend_news.h
+//   ForceCalls -> Leases PendingReleases Claims
+//   Downgrades -> Sessions Claims
+//   Adoptions -> Sessions Leases PendingReleases Claims
+//   RenewCalls -> Claims
+//   PendingReleases -> Claims, and Queues by the hook look_scheduler.h
+//   Sessions Renewals Claims Watches -> no part but the one of their deadlines
 //
 // Thread: the shard's.
 #pragma once

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows: the cases that are measured, and the ratios between them. Sections() is the only table of them; README.md
-// says how to add one. Values; main thread.
+// The rows: the cases that are measured, and the ratios between them. Sections() is the only table of them. Values;
+// main thread.
+//
+// A new row of distlock is a function that gives a Sample (for closed loops: a Load, given to Measure), named as a Case
+// in one of rows_*.cc, and its comparisons. A library is a system in the driver of its language (peers/) and a line in
+// Libraries() of library_peer.cc; a new language needs a program with the arguments and output of peers/peer.mjs.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/changing-the-store.md: from one server to Sentinel and back while a holder goes on."""
+"""deploy/topologies.md, "Changing the store": from one server to Sentinel and back while a holder goes on."""
 import subprocess
 
 from faults import DISTLOCKCTL
@@ -52,7 +52,7 @@ def test_to_sentinel_and_back_while_a_holder_goes_on(world):
 
 
 def test_a_store_that_takes_no_writes_at_the_start_is_waited_for_or_refused(world):
-    """deploy/what-clients-see.md, "A broker that starts meanwhile"."""
+    """deploy/operations.md, "A broker that starts meanwhile"."""
     redis = world.redis(args=("--min-replicas-to-write", "1"))
     refuses = world.distlockd(redis.url, name="refuses", await_ready=False)
     waits = world.distlockd(redis.url, "--wait-for-store", name="waits", await_ready=False)
@@ -66,7 +66,7 @@ def test_a_store_that_takes_no_writes_at_the_start_is_waited_for_or_refused(worl
 
 
 def test_auto_at_one_plain_server_holds_off_at_the_first_start_whatever_max_ttl_is_given_later(world):
-    """deploy/what-clients-see.md, "When the store is lost"."""
+    """deploy/operations.md, "When the store is lost"."""
     redis = world.redis()
     first = world.distlockd(redis.url, "--failover-hold-off", "auto", name="first")
     refused = ask(first.url, "run", "k", "-n", "true")

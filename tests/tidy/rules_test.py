@@ -16,8 +16,9 @@ README = ("# x\n`--listen` and `--redis URL`.\n"
 CLEAN = {
     "server/ops/README.md": README,
     "lua/README.md": "x\n", "lua/single/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
+    "server/README.md": "| room | is | must never include |\n| `main` | the daemon | hiredis |\n| `peer` | who |\n",
     "server/core/README.md": "x\n", "server/core/lock.h": HEADER + '#include <vector>\n#include "absl/types/span.h"\n',
-    "server/main/README.md": "x\n", "server/main/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
+    "server/main/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
 }
 
 
@@ -60,6 +61,8 @@ class RulesTest(unittest.TestCase):
                 (rules.leftovers, "server/core/lock.cc", "// TO" + "DO later\n"),
                 (rules.leftovers, "deploy/README.md", "see /ho" + "me/me/x\n"),
                 (rules.room_readmes, "server/store/store.cc", ""),
+                (rules.room_readmes, "server/peer/peer.cc", ""),
+                (rules.room_readmes, "server/README.md", "Of `main` nothing is told.\n"),
                 (rules.named_paths, "deploy/README.md", "run `deploy/gone.sh`\n"),
                 (rules.named_paths, "deploy/README.md", "see `tests/{tidy,core}`\n"),
                 (rules.metric_table, rules.MANUAL, README.replace("grants_total", "grant_total")),

@@ -2,7 +2,7 @@
 //
 // distlock_scripted_broker: a FakeBroker in a process of its own, so that clients in any language can be run against
 // it, and so that it can be killed and frozen. Commands come as JSON lines on stdin, each answered by a line `done` or
-// `error` on stdout; what the clients send is told there, too. client/conformance/README.md has the steps that lead to
+// `error` on stdout; what the clients send is told there, too. client/conformance/steps.py has the steps that lead to
 // these commands. Ends with stdin.
 #include <absl/strings/escaping.h>
 #include <google/protobuf/util/json_util.h>

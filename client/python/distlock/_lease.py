@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lock table keeps of a request, of each lock that it asks for, and of a session with a broker."""
+"""What the lock table keeps of a request, of each lock that it asks for, and of a session with a broker.
+
+A request's locks are WAITING, then GRANTED, HELD and ENDED. A HELD lock has a session (`link`), or moves to one (`to`),
+or both; without either it is believed in until its deadline, and asked for again. A waiting one has a session, or is
+`stranded`, or has left a `former` one. There are two links, each with a stream or none: new acquires go through the
+present one. When its broker drains and another is known, the other link becomes the present one, and leases follow by
+adoption."""
 import heapq
 import itertools
 from collections import OrderedDict, deque
@@ -22,10 +28,10 @@ GIVEN_BACK = "GIVEN_BACK"
 
 
 class Phase(IntEnum):
-    WAITING = 0  # not answered yet
+    WAITING = 0  # not answered yet; a refusal, timeout or cancel answers the request, and ends all of its locks
     GRANTED = 1  # granted, but its deadline has passed already, or others of its request are missing
-    HELD = 2  # the program has it
-    ENDED = 3
+    HELD = 2  # the program has it, until it is released or lost
+    ENDED = 3  # in the table no more; a Return follows its way back until a session has answered
 
 
 class Request:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine of a client: one table of leases, and what may happen to it. A state machine without clock, threads or IO:
 time is passed in, what it tells the program comes out in `fx`, what it tells brokers in pack(). Its rules are those of
-proto/distlock/v1/session.md; client/python/README.md lists states, events and actions. Only distlock/_core.py calls it,
-one call at a time."""
+proto/distlock/v1/session.md; _lease.py has the states. Only distlock/_core.py calls it, one call at a time, on threads
+of the package and of gRPC, so the program cannot stop it or leave it half done."""
 from typing import Callable, Dict, Optional
 
 from distlock import _convert

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first number in a reply of a script: its outcome, as lua/README.md lists them. A value; any thread.
+// The first number in a reply of a script: its outcome, as lua/parts/head.lua lists them. A value; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Puts a bug of the museum into a tree. A bug is a row of mutations.txt or a patch; README.md says how to write one."""
+"""Puts a bug of the museum into a tree. A bug is a row of mutations.txt, which says how to write one, or a patch."""
 import argparse
 import bisect
 import dataclasses

@@ -2,7 +2,7 @@
 //
 // The stores of a Cluster world: three primaries that share the slots, in some worlds with two replicas each, and what
 // moves the slots: key by key as an operator reshards, at once, to and fro. Each node hears of the moves of others in
-// its own time, so that maps are old. No slot leaves a node that holds off, as README.md of the production's room asks
+// its own time, so that maps are old. No slot leaves a node that holds off, as deploy/topologies.md asks
 // of operators.
 #pragma once
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The faults of a world, one row each in faults.cc. A new fault is a row and a function there; README.md says where the
-// row must stand.
+// The faults of a world, one row each in faults.cc. A new fault is a row and a function there.
+//
+// The row's `where` says which dice draw it, and so where it must stand and which worlds become others:
+// - kEverywhere, kSingle, kSentinel: before all other rows. temper.cc counts these rows, takes the first ones for them,
+//   and rolls one die for each: nearly all worlds that have faults change, of every topology.
+// - kCluster, kSteadyCluster, kFailingCluster, kQuorum: behind those. The worlds of that topology change.
+// - The others, drawn from dice of their own: behind those, too. The worlds in which the fault may be drawn change.
 #pragma once
 
 #include <vector>
