@@ -2112,8 +2112,7 @@ type AcquireRequest struct {
 	//   - A repeat while the first call still waits shares its place and its answer. It waits for its own max_wait only; as
 	//     one try it does not wait at all. Send the same locks: which of two different ones counts is not defined.
 	//   - Releasing the lease ends the grant, not the request_id: a repeat after that is a new grant with a new lease_id.
-	//     While the outcome of a Release is unknown, the broker goes on with it, and a repeat may show the grant that it is
-	//     about to end: believe a grant with a greater fencing token only, or use a new request_id.
+	//     While a Release is not answered, a repeat may get the grant that it ends: believe a greater token only.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

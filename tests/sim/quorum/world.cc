@@ -64,7 +64,9 @@ class World : public Judge {
   void SetClockRight(size_t node);
   void OnGranted(Request& request) override;
   void OnEnded(Request& request) override;
-  void OnVoteYielded(const Request& request) override;
+  void OnVoteYielded(const Request& request) override {
+    Fail("#" + std::to_string(request.number) + " believes, and a yield takes a vote");
+  }
   void OnDone(Request& request, const std::string& how) override;
   void Log(const std::string& text) override;
   void LogServers();
@@ -97,11 +99,8 @@ class World : public Judge {
 };
 
 void World::Log(const std::string& text) {
-  if (!log_) return;
-  std::printf(
-      "%12.3f ms  %s\n",
-      std::chrono::duration<double, std::milli>(course_.now().time_since_epoch() - std::chrono::hours(1)).count(),
-      text.c_str());
+  const std::chrono::duration<double, std::milli> at = course_.now().time_since_epoch() - std::chrono::hours(1);
+  if (log_) std::printf("%12.3f ms  %s\n", at.count(), text.c_str());
 }
 
 void World::Draw() {
@@ -295,10 +294,6 @@ void World::OnGranted(Request& request) {
 
 void World::OnEnded(Request& request) {
   std::erase_if(believers_, [&](const Believer& one) { return one.number == request.number; });
-}
-
-void World::OnVoteYielded(const Request& request) {
-  Fail("votes: a yield takes one of #" + std::to_string(request.number) + ", which believes");
 }
 
 void World::OnDone(Request& request, const std::string& how) {

@@ -61,8 +61,8 @@ class Candidates {
   void Hold(Spec spec, uint64_t token, Instant from, Duration held_for, uint32_t voters);
   // The grant was renewed by q servers, with a command that was sent at `sent`. `renewed`: by these (bits).
   void OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed, uint32_t refused);
-  // It is SHARED from now on. `info` is added to its own. The servers but those of `downgraded` (bits) are asked to join
-  // it as it is now.
+  // It is SHARED from now on, with `info` added to its own. All servers but those of `downgraded` (bits) are asked to
+  // join it as it is now.
   void OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded);
   // Of those who wait here for the lock, at most `most`.
   std::vector<OwnerId> WaitersOf(const LockName& name, size_t most) const;
