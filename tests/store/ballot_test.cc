@@ -167,6 +167,26 @@ TEST_F(BallotTest, AVoteForAWaiterOfThisBrokerPutsOffNoLook) {
   voted.left = seconds(30);
   Answer(0, blocked);
   Answer(1, voted);
+  Pass(milliseconds(500));
+  const auto* tended = Told<core::TendDone>();
+  ASSERT_NE(tended, nullptr);
+  EXPECT_EQ(tended->left, milliseconds(40)) << "the third server is silent";
+}
+
+// One server has what an adoption left there; the others are free soon.
+TEST_F(BallotTest, AServerThatAnswersLastBringsTheNextLookForward) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Step(core::StoreTend{.op = 7, .name = TheLock(), .asked = {OwnerOf(2)}});
+  const auto held_for = [](Duration left) {
+    core::TendDone held;
+    held.holders = {{.owner = OwnerOf(1), .token = kToken - 1}};
+    held.left = left;
+    return held;
+  };
+  Answer(0, held_for(seconds(2)));
+  Answer(1, held_for(milliseconds(40)));
+  Answer(2, held_for(milliseconds(30)));
   const auto* tended = Told<core::TendDone>();
   ASSERT_NE(tended, nullptr);
   EXPECT_EQ(tended->left, milliseconds(40));

@@ -34,9 +34,9 @@ TEST_P(StoreConformance, NoCallerRenewsBeyondMaxHold) {
     core::RenewDoneBatch renewed;
     const auto is_over = [&] {
       renewed = Do<core::RenewDoneBatch>(a, ByCaller(Owner(1), held.token));
-      if (renewed.hold_left.size() != 1) return true;
+      if (renewed.hold_left.size() != 1 || renewed.results[0] != core::RenewResult::kRenewed) return true;
       EXPECT_LE(renewed.hold_left[0], kMaxHold);
-      return renewed.results[0] != core::RenewResult::kRenewed;
+      return false;
     };
     ASSERT_TRUE(Await(is_over));
     EXPECT_NE(renewed.results[0], core::RenewResult::kRenewed);

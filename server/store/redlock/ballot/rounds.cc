@@ -218,10 +218,11 @@ void Rounds::TryAnswer(Round& round, bool is_late) {
   }
 }
 
-bool Rounds::AnswerTend(Round& round, bool) {
+// All are waited for a little: a free server brings the next look forward, whoever stands at one that answers sooner.
+bool Rounds::AnswerTend(Round& round, bool is_late) {
   const auto& tend = std::get<core::StoreTend>(round.command);
   const size_t quorum = context_.nodes.quorum();
-  if (CountOf<core::TendDone>(round) < quorum) return false;
+  if (CountOf<core::TendDone>(round) < quorum || !is_late) return false;
   struct Seen {
     core::HolderView view;
     size_t count = 0;
@@ -251,9 +252,8 @@ bool Rounds::AnswerTend(Round& round, bool) {
   }
   core::TendDone merged;
   merged.slot_was_gone = round.all_gone = gone.size() >= quorum;
-  for (const NodeIndex node : gone) {
-    if (!round.all_gone) candidates_.AskAllOf(node, tend.name);
-  }
+  if (round.all_gone) gone.clear();
+  for (const NodeIndex node : gone) candidates_.AskAllOf(node, tend.name);
   for (const auto& [owner, one] : seen) {
     // One that this ballot has not elected has nothing yet.
     const Candidate* const ours = candidates_.Find({tend.name, owner});
