@@ -41,6 +41,36 @@ def test_several_locks_are_answered_once():
     assert other.refused == "LOCK_HELD" and len(other.answers) == 1
 
 
+@says("When it is lost meanwhile, refuse the acquire with LEASE_LOST.")
+def test_a_loss_before_use_refuses_the_whole_acquire():
+    stage = Stage()
+    group = stage.acquire_all(["a", "b", "c"])
+    stage.sent()
+    stage.grant(group, id=group.id)
+    stage.grant(group, id=group.id + 1)
+    stage.lose(group, "EXPIRED")
+    assert group.refused == "LEASE_LOST" and not stage.table.live
+    sent = stage.sent()
+    assert [one.release.acquire_id for one in sent if one.HasField("release")] == [group.id + 1]
+    assert [one.cancel.acquire_id for one in sent if one.HasField("cancel")] == [group.id + 2]
+
+
+@says("When the broker stays silent for half a second longer, refuse the acquire yourself, and send CancelAcquire.")
+def test_a_grant_of_one_of_several_locks_does_not_prolong_the_wait_for_the_others():
+    stage = Stage()
+    group = stage.acquire_all(["a", "b"], wait=1)
+    stage.sent()
+    stage.grant(group, id=group.id)
+    stage.live(1.4)
+    assert group.answers == []
+    stage.wait(0.2)
+    stage.do("tick")
+    assert group.refused == "WAIT_TIMEOUT"
+    sent = stage.sent()
+    assert [one.release.acquire_id for one in sent if one.HasField("release")] == [group.id]
+    assert [one.cancel.acquire_id for one in sent if one.HasField("cancel")] == [group.id + 1]
+
+
 @says("`granted` may cross it: then CANCELLED follows, and nothing is held.")
 def test_a_cancel_that_crosses_a_grant():
     stage = Stage()

@@ -7,7 +7,7 @@ from typing import Callable, Dict, Optional
 
 from distlock import _convert
 from distlock._clock import NEVER, SECOND
-from distlock._lease import GIVEN_BACK, MOST_AHEAD, Change, Effects, Lease, Link, Phase, Request, Return
+from distlock._lease import GIVEN_BACK, MOST_AHEAD, Change, Effects, Lease, Link, Phase, Request
 from distlock._moves import MovingTable
 from distlock._table import LEAST_PAUSE, OVER, Told
 from distlock.errors import Refused, kind_of
@@ -238,7 +238,8 @@ class LockTable(MovingTable):
 
     def _deliver(self, request: Request, now: int, fx: Effects) -> None:
         """Hands a request's locks to the program, when all are granted and none is past its deadline."""
-        self.timeouts.set(request, NEVER)  # no answer is missing any more
+        if all(lease.phase == Phase.GRANTED for lease in request.leases):
+            self.timeouts.set(request, NEVER)  # no answer is missing any more
         if any(lease.phase != Phase.GRANTED or now >= lease.deadline for lease in request.leases):
             return
         for lease in request.leases:
@@ -328,9 +329,8 @@ class LockTable(MovingTable):
         if lease.phase == Phase.HELD:
             self.lose(lease, cause, message, fx, gone=True)
             return
-        for other in lease.request.leases:
-            if other is not lease and other.phase == Phase.GRANTED and other.link is not None:
-                self.send_release(other.link, other.id, Return(other, False))
+        lease.phase = Phase.ENDED
+        self.withdraw(lease.request)
         self.refuse(lease.request, Refused("LEASE_LOST", f"lost before use: {message}"), fx)
 
     def on_lost(self, link: Link, command: int, lost: wire.LeaseLost, now: int, fx: Effects) -> None:

@@ -121,7 +121,7 @@ class TableBase:
         for lease in request.leases:  # each: the grants of some may be on their way
             if lease.phase == Phase.GRANTED:
                 self.send_release(request.link, lease.id, Return(lease, False))
-            else:
+            elif lease.phase == Phase.WAITING:
                 cancel = wire.CancelAcquire(acquire_id=lease.id)
                 request.link.commands.append(wire.SessionCommand(cancel=cancel))
 
