@@ -126,8 +126,8 @@ class Stage:
         message.time_left.FromNanoseconds(ns(seconds))
         self.hear(draining=message)
 
-    def breaks(self, link=None, cause="DISCONNECTED"):
-        self.do("on_broken", self.table.link if link is None else link, cause, "the stream ended")
+    def breaks(self, link=None, cause="DISCONNECTED", failure=None):
+        self.do("on_broken", self.table.link if link is None else link, cause, "the stream ended", failure)
 
     def acquire(self, key="k", wait=None, mode=Mode.EXCLUSIVE, **options):
         return Hold(self, [_convert.spec(key, mode, Options(**options))], wait)

@@ -369,3 +369,19 @@ def test_a_lease_that_ended_between_two_sessions_is_freed_by_the_next():
     commands = stage.sent()
     assert stage.names(commands) == ["adopt", "release"]
     assert commands[1].release.acquire_id == commands[0].id and commands[1].release.lapsed
+
+
+def test_what_ended_between_two_sessions_is_freed_also_by_a_broker_that_adopts_nothing():
+    stage = Stage()
+    hold = stage.hold(lease_id="left")
+    stage.release(hold)
+    stage.breaks()
+    stage.start()
+    stage.opened(features=())
+    released = [one.release for one in stage.sent() if one.HasField("release")]
+    assert [(one.acquire_id, one.lease_id, one.lapsed) for one in released] == [(0, "left", False)]
+    stage.hear(id=stage.table.next_id - 1, released=wire.LeaseReleased(outcome=wire.RELEASE_OUTCOME_RELEASED))
+    stage.breaks()
+    stage.start()
+    stage.opened()
+    assert stage.names() == []

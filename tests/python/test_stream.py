@@ -324,8 +324,9 @@ def test_timeouts_leave_with_their_answers():
         stage.sent()
         stage.grant(hold)
         stage.release(hold)
-    assert len(stage.table.timeouts) <= stage.table.timeouts.LEAST_TO_CLEAN
-    assert stage.table.timeouts.next == NEVER
+    assert not stage.table.live
+    stage.live(2 * 3600, step=10)
+    assert stage.table.ends_at == NEVER
 
 
 def test_timeouts_come_in_their_order():
@@ -335,10 +336,31 @@ def test_timeouts_come_in_their_order():
         pass
     for hold in holds[100:]:
         stage.refuse(hold.id, "WAIT_TIMEOUT")
-    assert len(stage.table.timeouts) <= 2 * 100 + 1
     told = []
     while len(told) < 100:
-        stage.now = stage.table.timeouts.next
+        stage.now = stage.table.ends_at
         stage.tick()
         told += [hold for hold in holds[:100] if hold.refused and hold not in told]
     assert told == sorted(holds[:100], key=lambda hold: hold.request.wait_until)
+
+
+@says("and keeps the others, in their order.")
+def test_what_may_not_be_sent_yet_makes_no_message():
+    stage = Stage()
+    stage.table.link.most_ahead = 1
+    first, second = stage.acquire("a"), stage.acquire("b")
+    assert [one.id for one in stage.sent()] == [first.id]
+    assert stage.table.pack(stage.table.link, stage.now) is None and not stage.table.ready(stage.table.link)
+    stage.hear(id=first.id, queued=wire.AcquireQueued())
+    assert [one.id for one in stage.sent()] == [second.id]
+
+
+@says("Without an answer, as when the stream breaks, its outcome is not known.")
+def test_the_outcome_of_a_release_that_the_goodbye_overtook_is_not_known():
+    stage = Stage()
+    hold, told = stage.hold(), []
+    stage.release(hold, told.append)
+    stage.do("close")
+    assert stage.names() == ["goodbye"]
+    stage.breaks()
+    assert told == [Outcome.UNKNOWN]

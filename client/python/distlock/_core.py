@@ -45,7 +45,6 @@ class Stream:
         self.core, self.link, self.address = core, link, address
         self.bell = Bell()
         self.writing = 0  # since when; 0: it is not, and looks at what is queued before it waits
-        self.over = self.last = False  # the table has heard of its end; nothing may be sent any more
         self.ended = False
         self.call: Any = None
 
@@ -59,15 +58,16 @@ class Stream:
                 self.writing = clock()
                 yield message
                 self.writing = 0
-            if message is None or not (self.core.inbox or self.link.commands or self.link.heartbeat_due):
+            if message is None or not (self.core.inbox or self.link.ready()):
                 self.bell.wait()
 
     def _pack(self, token: Optional[str], now: int, fx: Effects) -> Optional[wire.SessionRequest]:
-        if self.over or self.last:
-            return None
-        message = self.core.table.pack(self.link, now, token)
-        self.last = self.link.leaving and not self.link.commands
-        return message
+        return None if self.over or self.link.said else self.core.table.pack(self.link, now, token)
+
+    @property
+    def over(self) -> bool:
+        """The table has heard of its end."""
+        return self.link.stream is not self
 
     def run(self) -> None:
         """On a thread of its own: reads until the call ends."""
@@ -120,8 +120,7 @@ class Core:
         self.mail = Mailbox()  # wakes the timer's thread, also with what has lost its owner
         self.owner: Any = None  # of the client
         self._armed = 0  # when it wakes by itself
-        self._streams: List[Optional[Stream]] = [None, None]
-        self._present, self._reconnect_at, self._bound = 0, 0, RECONNECT_INITIAL
+        self._reconnect_at, self._bound = 0, RECONNECT_INITIAL
         self._closers: List[Answer] = []
         self._closed_at = NEVER
         _all.add(self)
@@ -130,7 +129,7 @@ class Core:
     def post(self, method: Callable[..., object], *values: Any) -> None:
         """Has `method(*values, now, fx)` called in the table's next turn."""
         self.inbox.append((method, values))
-        stream = self._streams[self._present]
+        stream: Optional[Stream] = self.table.link.stream
         if stream is not None and stream.link.opened and clock() - (stream.writing or NEVER) < LONG_WRITE:
             stream.bell.ring()
         else:
@@ -189,10 +188,10 @@ class Core:
                 method, values = self.inbox.popleft()
                 method(*values, now, fx)
             result = act(now, fx)
-            for stream in self._streams:
-                if stream is not None and not stream.last and self.table.ready(stream.link):
+            for stream in self._streams():
+                if self.table.ready(stream.link):
                     stream.bell.ring()
-            if self._due() < self._armed or self.table.present != self._present or self.table.draining_for is not None:
+            if self._due() < self._armed:
                 self.mail.put(None)
         for callback, arguments in fx:
             try:
@@ -201,9 +200,12 @@ class Core:
                 log.exception("a callback failed")
         return result
 
+    def _streams(self) -> List[Stream]:
+        return [link.stream for link in self.table.links if link.stream is not None]
+
     def _due(self) -> int:
         due = min(self.table.wake, self._closed_at)
-        return due if self._streams[self._present] is not None else min(due, self._reconnect_at)
+        return due if self.table.link.stream is not None else min(due, self._reconnect_at)
 
     def _run(self) -> None:
         if not self._running.acquire(False):
@@ -221,24 +223,22 @@ class Core:
     def _tick(self, now: int, fx: Effects) -> float:
         """The timer's turn. Seconds until the next one; negative: never, this is closed."""
         table = self.table
-        for stream in self._streams:
-            if stream is not None and table.lapsed(stream.link, now):
+        for stream in self._streams():
+            if stream.link.lapsed(now):
                 self._break(stream, "LAPSED", "the broker was not heard for the whole validity" if stream.link.opened
                             else "no answer to Open within the connect timeout", None, now, fx)
                 fx.append((stream.cancel, ()))
         table.tick(now, fx)
-        if table.present != self._present:  # the table has left a broker: the next one, at once
-            self._present = table.present
-            self.addresses.next()
-            self._reconnect_at = 0
         if table.draining_for is not None:
             seconds, table.draining_for = table.draining_for / SECOND, None
             if self._on_draining is not None:
                 fx.append((self.callbacks, (functools.partial(self._on_draining, seconds),)))
         if table.closed:
             return self._end(now, fx)
-        if self._streams[self._present] is None and now >= self._reconnect_at:
-            started = self._streams[self._present] = Stream(self, table.link, self.addresses.present)
+        if table.link.stream is None and now >= self._reconnect_at:
+            if any(stream.address == self.addresses.present for stream in self._streams()):
+                self.addresses.next()  # the table has left that broker
+            started = table.link.stream = Stream(self, table.link, self.addresses.present)
             table.start(now, fx, _process.claim(started.address) if self._ends_with_process else None)
             fx.append((spawn, (started.run,)))
         self._armed = self._due()
@@ -252,7 +252,7 @@ class Core:
             self._reconnect_at = NEVER
 
     def _end(self, now: int, fx: Effects) -> float:
-        streams = [stream for stream in self._streams if stream is not None]
+        streams = self._streams()
         if now < self._closed_at and any(stream.link.opened for stream in streams):
             self._armed = self._due()
             return max(self._armed - now, 1) / SECOND
@@ -267,11 +267,10 @@ class Core:
     def _break(self, stream: Stream, cause: str, why: str, failure: Optional[Refused], now: int, fx: Effects) -> None:
         if stream.over:
             return
-        stream.over = True
-        index = self.table.links.index(stream.link)
-        self._streams[index] = None
-        self.table.on_broken(stream.link, cause, why, now, fx)
-        if index == self._present and not self.table.closed:
+        stream.link.stream = None
+        present = stream.link is self.table.link
+        self.table.on_broken(stream.link, cause, why, failure, now, fx)
+        if present and not self.table.closed:
             self._plan_reconnect(failure, now)
         self.mail.put(None)
 
@@ -305,10 +304,7 @@ class Core:
     def on_stream_end(self, stream: Stream, failure: Optional[Refused], now: int, fx: Effects) -> None:
         why = "the stream to the broker ended" + (f": {failure.message}" if failure is not None else "")
         cause = "LAPSED" if failure is not None and failure.reason == "LEASE_LOST" else "DISCONNECTED"
-        known = stream.over
         self._break(stream, cause, why, failure, now, fx)
-        if failure is not None and not known:
-            self.table.on_status(failure, fx)
         if self._on_session is not None:
             fx.append((self._on_session, ("ended", stream.address)))
 

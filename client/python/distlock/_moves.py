@@ -2,18 +2,18 @@
 """Leases that move to another session: "Moving a lease" in proto/distlock/v1/session.md."""
 import functools
 import secrets
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from distlock._clock import NEVER, SECOND
 from distlock._lease import Effects, Lease, Link, Phase, Return
-from distlock._table import Answer, TableBase
+from distlock._table import Answer, TableBase, Told
 from distlock.errors import Refused
 from distlock.v1 import lock_pb2
 from distlock.v1 import lock_service_pb2 as wire
 
 RETRY_PAUSE = SECOND // 10
 LONGEST_RETRY_PAUSE = SECOND // 2
-NOT_REPEATED = frozenset(("NOT_SUPPORTED", "INVALID_ARGUMENT", "FOREIGN_KEY", "UNAUTHENTICATED", "PERMISSION_DENIED"))
+PERMANENT = frozenset(("INVALID_ARGUMENT", "NOT_SUPPORTED", "UNAUTHENTICATED", "PERMISSION_DENIED", "FOREIGN_KEY"))
 
 
 def pause_of(refusal: Refused) -> int:
@@ -21,15 +21,18 @@ def pause_of(refusal: Refused) -> int:
 
 
 class MovingTable(TableBase):
-    """Adds the moves. `draining_for`: set when the broker goes down and something cannot follow; in nanoseconds."""
-
-    draining_for: Optional[int] = None
+    """Adds the moves."""
 
     def on_draining(self, link: Link, _: int, draining: wire.BrokerDraining, now: int, fx: Effects) -> None:
         time_left = draining.time_left.ToNanoseconds()
-        link.draining, link.drained_at = True, now + time_left
+        link.drained_at = now + time_left
         if self.brokers == 1 or not link.adopts:
             self.draining_for = time_left
+        self.drains(link, now)
+
+    def drains(self, link: Link, now: int) -> None:
+        """This link's broker takes nothing new any more."""
+        link.draining = True
         self.move_on(now)
 
     def move_on(self, now: int) -> None:
@@ -58,7 +61,8 @@ class MovingTable(TableBase):
             if lease.phase != Phase.HELD or (lease.link is link and lease.change is None):
                 continue
             self.moving = self.moving or lease.link is not link
-            if not ready or not self._may_move(lease):
+            if not ready or lease.stays or self.adopter(lease) is not None or (
+                    lease.link is not None and (lease.link.leaving or not lease.link.adopts)):
                 continue
             if not link.adopts:
                 self.stay(lease, now)
@@ -67,21 +71,12 @@ class MovingTable(TableBase):
             groups.setdefault(name, []).append(lease)
         for holds in groups.values():
             self._move(holds, link)
-        if ready and link.adopts:
-            left, self.leftovers = self.leftovers, []
-            for back in left:
-                command = self.ask(link, functools.partial(self._not_left, back),
-                                   adopt=self._adopt(back.lease, back.key, 1))
-                self.send_release(link, command, back)
+        if ready:
+            self._free_leftovers(link)
         self.send_held_back(now, fx)
 
-    def _may_move(self, lease: Lease) -> bool:
-        if lease.stays or lease.to is not None or (lease.link and (not lease.link.adopts or lease.link.leaving)):
-            return False
-        # The adoption must name the mode, which is known when the downgrade is answered.
-        return not any(hold.downgrading for hold in self.holds_of(lease))
-
-    def _adopt(self, lease: Lease, key: str, holds: int) -> wire.AdoptLease:
+    @staticmethod
+    def _adopt(lease: Lease, key: str, holds: int) -> wire.AdoptLease:
         spec = lease.change.spec if lease.change is not None else lease.spec
         adopt = wire.AdoptLease(lease_id=lease.lease_id, lock=spec, request_id=key, hold_count=holds)
         adopt.lock.ClearField("max_wait")
@@ -92,27 +87,51 @@ class MovingTable(TableBase):
     def _move(self, holds: List[Lease], link: Link) -> None:
         """All holds of one reentrant lease, or another lease. The key stays the same in every try: a try whose answer
         was lost may have succeeded."""
+        if any(hold.downgrading for hold in holds):
+            return  # the adoption must name the mode, which is known when the downgrade is answered
         first = self.take_ids(len(holds))
         key = next((hold.move_key for hold in holds if hold.move_key), "") or secrets.token_hex(16)
         for number, hold in enumerate(holds, first):
-            hold.to, hold.to_id, hold.move_key = link, number, key
-            self.moves[number] = hold
+            hold.to_id, hold.move_key = number, key
+            self.asked[number] = (link, functools.partial(self._on_adoption, link, hold))
             if hold.change is not None:
                 hold.change.sent = hold.change.spec
-        link.commands.append(wire.SessionCommand(id=first, adopt=self._adopt(holds[0], key, len(holds))))
+        link.add(first, adopt=self._adopt(holds[0], key, len(holds)))
 
-    def on_adopted(self, link: Link, lease: Lease, grant: lock_pb2.Grant, now: int, fx: Effects) -> None:
+    def _free_leftovers(self, link: Link) -> None:
+        """Adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in these:
+        one that is refused matters only when it may succeed later, and its release then finds nothing."""
+        left, self.leftovers = self.leftovers, []
+        for back in left:
+            if link.adopts:
+                adopted = self.ask(link, functools.partial(self._not_left, back),
+                                   adopt=self._adopt(back.lease, back.key, 1))
+                self.send_release(link, adopted, back)
+            else:
+                self.send_release(link, 0, back, back.lease.lease_id)
+
+    def _not_left(self, back: Return, answer: Answer, now: int, fx: Effects) -> None:
+        if isinstance(answer, Refused) and answer.reason not in PERMANENT | {"NOT_HOLDER", "UNREACHABLE"}:
+            self.leave_over(Return(back.lease), now + pause_of(answer))
+
+    def _on_adoption(self, link: Link, lease: Lease, answer: Answer, now: int, fx: Effects) -> None:
+        if isinstance(answer, lock_pb2.Grant):
+            self._on_adopted(link, lease, answer, now, fx)
+        elif isinstance(answer, Refused):
+            self._on_not_adopted(link, lease, answer, now, fx)
+
+    def _on_adopted(self, link: Link, lease: Lease, grant: lock_pb2.Grant, now: int, fx: Effects) -> None:
         """From now on only this session's promises count, also when they are shorter."""
         if not self.notice(lease, now, fx):
             return  # the former promise is over: that has released it here as well
+        del self.asked[lease.to_id]
         self.live.pop(lease.id, None)
         lease.id = lease.to_id
         self.live[lease.id] = lease
-        self.unask_move(lease)
         lease.link, lease.move_key, lease.risk = link, "", None
         lease.lease_id, lease.holder_id = grant.lease_id, grant.holder_id
         if grant.fencing_token != lease.token:
-            self.lose(lease, "TAKEN", "it was adopted under another fencing token", fx)
+            self.end(lease, "TAKEN", "it was adopted under another fencing token", fx)
             return
         lease.deadline = link.session.deadline_of(grant.echo_seq, grant.valid_for.ToNanoseconds())
         if lease.change is not None and lease.change.sent is not None:
@@ -123,40 +142,36 @@ class MovingTable(TableBase):
                 self.move_at(now)
         if not self.notice(lease, now, fx):
             return
-        self.lease_deadline = min(self.lease_deadline, lease.deadline)
-        self.wake_at(self.lease_deadline)
-        self.ask_for_heartbeat(link, lease.deadline, now)
+        self.ends_at = min(self.ends_at, lease.deadline)
+        link.beat_before_half(lease.deadline, now, granted=True)
         self.send_downgrades(lease)
         if lease.spec.reentrant:
             self.send_held_back(now, fx)
         if link is not self.link:  # that broker drains already
             self.move_at(now)
 
-    def not_adopted(self, link: Link, lease: Lease, refusal: Refused, now: int, fx: Effects) -> None:
-        for hold in [one for one in self.moves.values() if one.move_key == lease.move_key]:  # it is that of all holds
-            self.unask_move(hold)
+    def _on_not_adopted(self, link: Link, lease: Lease, refusal: Refused, now: int, fx: Effects) -> None:
+        key = lease.move_key
+        for hold in self.holds_of(lease):
+            if hold.move_key != key or self.adopter(hold) is None:
+                continue  # else the refusal is that of all holds
+            del self.asked[hold.to_id]
             if refusal.reason == "NOT_HOLDER":
-                self.lose(hold, "TAKEN", f"it could not be taken over: {refusal.message}", fx, gone=True)
+                self.end(hold, "TAKEN", f"it could not be taken over: {refusal.message}", fx, gone=True)
             elif refusal.reason == "NOT_SUPPORTED" and hold.mode_unsure:
                 hold.mode_unsure = False
                 hold.downgraded = not hold.downgraded
                 self.move_at(now)
-            elif refusal.reason in NOT_REPEATED and hold.change is not None:
+            elif refusal.reason in PERMANENT and hold.change is not None:
                 hold.move_key = ""
                 self.tell_change(hold, refusal, fx)
-            elif refusal.reason in NOT_REPEATED:
+                self.move_at(now)  # without the change it may do
+            elif refusal.reason in PERMANENT:
                 self.stay(hold, now)
             else:
                 self.move_at(now + pause_of(refusal))
         if refusal.reason == "DRAINING":
-            link.draining = True
-            self.move_on(now)
-
-    def _not_left(self, back: Return, answer: Answer, now: int, fx: Effects) -> None:
-        """A lease that nobody believes in could not be adopted; its release, which follows, finds nothing."""
-        if isinstance(answer, Refused) and answer.reason not in NOT_REPEATED | {"NOT_HOLDER", "UNREACHABLE"}:
-            self.leave_over(Return(back.lease, back.lapsed))
-            self.moves_at = now + pause_of(answer)
+            self.drains(link, now)
 
     def stay(self, lease: Lease, now: int) -> None:
         """No broker can adopt it: it stays where it is, and is lost when that broker goes."""
@@ -191,45 +206,32 @@ class MovingTable(TableBase):
             self.ask(lease.link, functools.partial(self._downgraded, holds, tell),
                      downgrade=wire.DowngradeLease(acquire_id=lease.id))
 
-    def _downgraded(self, holds: List[Lease], tell: Any, answer: Answer, now: int, fx: Effects) -> None:
+    def _downgraded(self, holds: List[Lease], tell: Told, answer: Answer, now: int, fx: Effects) -> None:
         for hold in holds:
             hold.downgrading -= 1
         for hold in self.holds_of(holds[0]):
-            if answer is None:
-                hold.downgraded = True
-            else:
-                hold.mode_unsure = True
+            hold.downgraded = hold.downgraded or answer is None
+            hold.mode_unsure = hold.mode_unsure or answer is not None
         fx.append((tell, (answer,)))
         if self.moving:
             self.send_moves(now, fx)
 
     def leave(self, link: Link) -> None:
         """Says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream."""
-        link.say_goodbye()
+        link.goodbye()
         for request in self.waiting():
             if request.link is link:
-                self.unsend(request)
+                request.unsend()
 
-    def leave_when_empty(self, link: Link) -> None:
-        """A former broker that has nothing of this client any more."""
-        if link is not self.link and link.streaming and not link.leaving and not (
-                any(link in (lease.link, lease.former, lease.to) for lease in self.live.values())
+    def ready(self, link: Link) -> bool:
+        """Whether pack() has something. Leaves a former broker that has nothing of this client any more."""
+        if link is not self.link and link.usable and not (
+                any(link in (lease.link, lease.former) for lease in self.live.values())
                 or any(asked is link for asked, _ in self.asked.values())):
             self.leave(link)
+        return link.ready()
 
-    def grant_by_former(self, link: Link, command: int, lease: Optional[Lease]) -> None:
-        """A former session has granted what has gone to another one: never believed in. It is given back when the next
-        broker has the place."""
-        if lease is not None and lease.former is link:
-            lease.crossed = True
-        elif not link.leaving:
-            release = wire.ReleaseLease(acquire_id=command)
-            link.commands.append(wire.SessionCommand(id=self.take_ids(), release=release))
-
-    def has_arrived(self, lease: Lease) -> None:
-        """The present broker has the request, and so its place: the former session matters no more."""
-        for part in lease.request.leases:
-            if part.former is not None and (part is lease or not part.crossed):
-                if part.crossed:
-                    self.grant_by_former(part.former, part.id, None)
-                part.former, part.crossed = None, False
+    def give_up(self, link: Link, command: int) -> None:
+        """Has a former session free what it has granted, but what has gone to another one: that is never believed
+        in."""
+        link.add(self.take_ids(), release=wire.ReleaseLease(acquire_id=command))

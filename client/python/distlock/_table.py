@@ -6,23 +6,23 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from distlock._clock import NEVER, SECOND
 from distlock._convert import cut_label
-from distlock._lease import GIVEN_BACK, Effects, Lease, Link, Phase, Request, Return, Timeouts
+from distlock._lease import GIVEN_BACK, LEAST_PAUSE, Effects, Lease, Link, Phase, Request, Return
 from distlock.errors import Refused, kind_of
 from distlock.types import Outcome
+from distlock.v1 import lock_pb2
 from distlock.v1 import lock_service_pb2 as wire
 
 ANSWER_GRACE = SECOND // 2  # the broker ends a bounded wait; when it stays silent, the client does after this much more
 LEAST_WAIT = SECOND // 1000  # 0 would turn a bounded wait into one try
-LEAST_PAUSE = SECOND // 100
 TRY_PATIENCE = SECOND  # one try ends so long after no broker could be reached
 TOLD = ("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED")  # why no session begins
 
-Answer = Union[Outcome, Refused, None]  # to a command; None: it is done
+Answer = Union[Outcome, Refused, lock_pb2.Grant, None]  # to a command; None: it is done
 Told = Callable[[Optional[Refused]], object]
 Heard = Callable[[Answer, int, Effects], object]  # what to do with one
 
-
 OVER = Refused("NOT_HOLDER", "the lock has ended")
+UNHEARD = Refused("UNREACHABLE")  # by no session
 
 
 class TableBase:
@@ -36,94 +36,125 @@ class TableBase:
         self.links = (Link(), Link())
         self.present = 0
         self.live: Dict[int, Lease] = {}  # by id, in any phase but ENDED
-        self.moves: Dict[int, Lease] = {}  # by the id of an adoption that is not answered
-        self.asked: Dict[int, Tuple[Link, Heard]] = {}  # the other commands that wait for an answer, but acquires
+        self.asked: Dict[int, Tuple[Link, Heard]] = {}  # the commands that wait for an answer, but acquires
         self.leftovers: List[Return] = []  # that no session could take back
-        self.timeouts = Timeouts()
         self.next_id = 1
         self.request_prefix = secrets.token_hex(16)  # of the request_ids of this table
         self.sessions = 0  # opened so far
         self.closed = self.moving = False
-        self.wake = self.lease_deadline = self.moves_at = NEVER
+        self.ends_at = self.moves_at = NEVER  # no lease or wait ends before; when send_moves() is due
         self.last_failure: Optional[Refused] = None
+        self.draining_for: Optional[int] = None  # the broker goes down then, and something cannot follow
 
     @property
     def link(self) -> Link:
         return self.links[self.present]
+
+    @property
+    def wake(self) -> int:
+        """When tick() is due."""
+        if self.draining_for is not None:
+            return 0
+        return min(self.ends_at, self.moves_at, *(min(link.session.deadline, link.heartbeat_at)
+                                                  for link in self.links if link.streaming))
 
     def take_ids(self, count: int = 1) -> int:
         first = self.next_id
         self.next_id += count
         return first
 
-    def wake_at(self, at: int) -> None:
-        if at < self.wake:
-            self.wake = at
-
     def move_at(self, at: int) -> None:
         """Has send_moves() called then."""
         self.moves_at = min(self.moves_at, at)
-        self.wake_at(self.moves_at)
 
     def ask(self, link: Link, heard: Heard, **command: Any) -> int:
         """Sends a command; `heard` gets its answer, or UNREACHABLE when the stream breaks before."""
         number = self.take_ids()
         self.asked[number] = (link, heard)
-        link.commands.append(wire.SessionCommand(id=number, **command))
+        link.add(number, **command)
         return number
 
     def answer(self, command: int, answer: Answer, now: int, fx: Effects) -> bool:
         """False: it is no answer to a command that was asked."""
-        asked = self.asked.pop(command, None)
+        asked = self.asked.get(command)
         if asked is not None:
             asked[1](answer, now, fx)
+            self.asked.pop(command, None)
         return asked is not None
 
     def schedule(self, request: Request) -> None:
-        """Sets when a waiting request is given up."""
-        at = request.wait_until
-        if request.stranded != NEVER:  # for how long a broker is looked for
-            patience = self.try_patience if request.one_try else 10 * SECOND if at == NEVER else at - request.stranded
-            at = min(at, request.stranded + (patience if self.unreachable_after is None else self.unreachable_after))
-        elif at != NEVER:
-            at += ANSWER_GRACE
-        self.timeouts.set(request, at)
-        self.wake_at(at)
+        """Sees that a waiting request is given up in time."""
+        self.ends_at = min(self.ends_at, self.given_up_at(request))
 
-    def unsend(self, request: Request) -> None:
-        request.link = None
-        for lease in request.leases:
-            lease.phase, lease.link = Phase.WAITING, None
+    def given_up_at(self, request: Request) -> int:
+        """When a request has waited for too long: for its answer, or for a broker to be found."""
+        at = request.wait_until
+        if request.stranded == NEVER:
+            return NEVER if at == NEVER else at + ANSWER_GRACE
+        patience = self.unreachable_after
+        if patience is None:
+            patience = self.try_patience if request.one_try else 10 * SECOND if at == NEVER else NEVER
+        return min(at, request.stranded + patience)
+
+    def sweep(self, now: int, fx: Effects) -> None:
+        """Ends the leases whose deadlines have passed, and gives up what has waited for too long."""
+        self.ends_at, elsewhere = NEVER, False
+        for lease in list(self.live.values()):
+            at = NEVER
+            if lease.phase == Phase.WAITING:
+                at = self.given_up_at(lease.request)
+                if now >= at:
+                    self.time_out(lease.request, now, fx)
+                    continue
+                at = max(at, now + LEAST_PAUSE)  # many waits that end one by one cost one look
+            elif lease.phase == Phase.HELD:
+                if not self.notice(lease, now, fx):
+                    continue
+                at = lease.deadline
+                elsewhere = elsewhere or lease.link is not self.link
+            self.ends_at = min(self.ends_at, at)
+        self.moving = self.moving and elsewhere
+
+    def time_out(self, request: Request, now: int, fx: Effects) -> None:
+        since, reason = request.asked, "WAIT_TIMEOUT"
+        text = f"no answer within the wait of {(request.wait_until - since) / SECOND:.3f} s"
+        if request.stranded != NEVER:
+            failure, since = self.last_failure or UNHEARD, request.stranded
+            reason = failure.reason if failure.reason in TOLD else "UNREACHABLE"
+            why = f": {failure.message}" if failure.message else ""
+            text = (f"no broker at {self.address} took it within {(now - since) // 1_000_000} ms{why}"
+                    "; check that distlockd runs there, or set DISTLOCK_SERVER")
+        self.withdraw(request)
+        self.refuse(request, kind_of(reason)(reason, text, waited=(now - since) / SECOND), fx)
 
     def strand(self, request: Request, now: int) -> None:
-        self.unsend(request)
+        request.unsend()
         request.stranded = min(request.stranded, now)
         self.schedule(request)
 
     def waiting(self) -> List[Request]:
         """The requests that are not answered, in their order."""
         return [lease.request for lease in list(self.live.values())
-                if lease.phase in (Phase.WAITING, Phase.GRANTED) and lease.request.leases[0] is lease]
+                if lease.phase <= Phase.GRANTED and lease.request.leases[0] is lease]
 
     def refuse(self, request: Request, refusal: Refused, fx: Effects) -> None:
         for lease in request.leases:
             self.live.pop(lease.id, None)
             lease.phase = Phase.ENDED
-        self.timeouts.set(request, NEVER)
         if request.answer is not None:
             fx.append((request.answer, (refusal,)))
             request.answer = None
 
     def withdraw(self, request: Request) -> None:
         """Tells the broker that this request is given up. Grants that are on their way go back by themselves."""
-        if request.link is None or not request.link.streaming or request.link.leaving:
+        link = request.link
+        if link is None:
             return
         for lease in request.leases:  # each: the grants of some may be on their way
             if lease.phase == Phase.GRANTED:
-                self.send_release(request.link, lease.id, Return(lease, False))
+                self.send_release(link, lease.id, Return(lease))
             elif lease.phase == Phase.WAITING:
-                cancel = wire.CancelAcquire(acquire_id=lease.id)
-                request.link.commands.append(wire.SessionCommand(cancel=cancel))
+                link.add(cancel=wire.CancelAcquire(acquire_id=lease.id))
 
     def send(self, request: Request, now: int, fx: Effects) -> None:
         """Sends a request through the present session, unless it must wait for something."""
@@ -139,31 +170,17 @@ class TableBase:
                 text = f"the request has {request.bytes} bytes, and this broker takes {link.max_bytes}: ask for fewer"
                 self.refuse(request, kind_of("INVALID_ARGUMENT")("INVALID_ARGUMENT", text), fx)
             return  # goes when the broker has told its limit
-        command = wire.SessionCommand(id=request.leases[0].id)
-        command.acquire.request_id = request.request_id
         for lease in request.leases:
-            if request.one_try:
-                lease.spec.max_wait.FromNanoseconds(0)
-            elif request.wait_until != NEVER:
+            if request.wait_until != NEVER:
                 lease.spec.max_wait.FromNanoseconds(max(request.wait_until - now, LEAST_WAIT))
-            command.acquire.locks.append(lease.spec)
             lease.link = link
-        request.link = link
-        link.commands.append(command)
+        link.add(request.leases[0].id, acquire=wire.AcquireLocks(
+            request_id=request.request_id, locks=[lease.spec for lease in request.leases]))
 
     def send_held_back(self, now: int, fx: Effects) -> None:
-        for request in self.waiting() if self.link.streaming and not self.link.leaving else ():
+        for request in self.waiting() if self.link.usable else ():
             if request.link is None:
                 self.send(request, now, fx)
-
-    def unreachable(self, since: int, now: int) -> Refused:
-        failure = self.last_failure
-        reason = failure.reason if failure is not None and failure.reason in TOLD else "UNREACHABLE"
-        why = f": {failure.message}" if failure is not None and failure.message else ""
-        taken = (now - since) // 1_000_000
-        return kind_of(reason)(reason, f"no broker at {self.address} took it within {taken} ms{why}"
-                               "; check that distlockd runs there, or set DISTLOCK_SERVER",
-                               waited=(now - since) / SECOND)
 
     def holds_of(self, lease: Lease) -> List[Lease]:
         """Those of a reentrant lease that are still held; of another one, itself."""
@@ -171,57 +188,55 @@ class TableBase:
             return [lease]
         return [other for other in self.live.values() if other.phase == Phase.HELD and lease.same(other)]
 
-    def send_release(self, link: Link, acquire_id: int, back: Return) -> None:
+    def send_release(self, link: Link, acquire_id: int, back: Return, lease_id: str = "") -> None:
         back.missing += 1
         self.ask(link, functools.partial(self._returned, back),
-                 release=wire.ReleaseLease(acquire_id=acquire_id, lapsed=back.lapsed))
+                 release=wire.ReleaseLease(acquire_id=acquire_id, lease_id=lease_id, lapsed=back.lapsed))
 
     def _returned(self, back: Return, answer: Answer, now: int, fx: Effects) -> None:
-        if isinstance(answer, Refused):
-            back.broken = back.broken or answer.reason == "UNREACHABLE"
-            answer = Outcome.ALREADY_GONE if answer.reason == "NOT_HOLDER" else Outcome.UNKNOWN
-        back.heard(answer or Outcome.UNKNOWN)
+        reason = answer.reason if isinstance(answer, Refused) else ""
+        outcome = Outcome.ALREADY_GONE if reason == "NOT_HOLDER" else Outcome.UNKNOWN
+        back.heard(answer if isinstance(answer, Outcome) else outcome, reason == "UNREACHABLE")
         if back.missing:
             return
         if back.tell is not None:
             fx.append((back.tell, (back.outcome,)))
-            back.tell = None
         if back.broken and back.outcome is Outcome.UNKNOWN:
-            self.leave_over(back)
+            self.leave_over(back, 0)
 
-    def leave_over(self, back: Return) -> None:
+    def leave_over(self, back: Return, at: int) -> None:
         """For the next session, which adopts it and releases it then."""
-        if self.closed or [hold for hold in self.holds_of(back.lease) if hold is not back.lease]:
-            return  # other holds of a reentrant lease move it, with what is left of it
-        back.broken, back.outcome = False, Outcome.ALREADY_GONE
+        if self.closed or not back.lease.lease_id or any(
+                hold.phase == Phase.HELD and hold.same(back.lease) for hold in self.live.values()
+                if hold is not back.lease):
+            return  # in the last case other holds of a reentrant lease move it, with what is left of it
+        back.tell, back.broken, back.outcome = None, False, Outcome.ALREADY_GONE
         back.key = back.key or secrets.token_hex(16)
         self.leftovers.append(back)
-        self.move_at(0)
+        self.move_at(at)
 
-    def give_back(self, lease: Lease, lapsed: bool, tell: Optional[Callable[[Outcome], object]], fx: Effects,
-                  gone: bool = False) -> None:
-        """Releases the lease at every session that may have it. Does not end it. gone: its own has it no more."""
-        back = Return(lease, lapsed, tell)
+    def adopter(self, lease: Lease) -> Optional[Link]:
+        """The session that was asked to adopt the lease, and has not answered."""
+        asked = self.asked.get(lease.to_id)
+        return None if asked is None else asked[0]
+
+    def end(self, lease: Lease, cause: str, message: str, fx: Effects, gone: bool = False,
+            tell: Optional[Callable[[Outcome], object]] = None) -> None:
+        """Final. The sessions that may have the lease are to free it, and `tell` hears the outcome. gone: its own has
+        it no more. The program is told, unless it has given the lease back itself."""
+        lease.conclude(cause, message)
+        back, to = Return(lease, tell), self.adopter(lease)
         if lease.link is not None and not gone:
             self.send_release(lease.link, lease.id, back)
-        if lease.to is not None:
-            self.send_release(lease.to, lease.to_id, back)
-            self.unask_move(lease)
+        if to is not None:
+            self.send_release(to, lease.to_id, back)
+            del self.asked[lease.to_id]
         if not back.missing and not gone:
-            back.missing, back.broken = 1, True
-            self._returned(back, Outcome.UNKNOWN, 0, fx)
-
-    def unask_move(self, lease: Lease) -> None:
-        """Its adoption is answered, or will not be."""
-        self.moves.pop(lease.to_id, None)
-        lease.to = None
-
-    def end(self, lease: Lease, cause: str, message: str, fx: Effects) -> None:
-        """Final. The program is told, unless it has given the lease back itself."""
+            back.missing = 1
+            self._returned(back, UNHEARD, 0, fx)
         self.live.pop(lease.id, None)
-        lease.conclude(cause, message)
         lease.phase = Phase.ENDED  # after the cause, for those who read it outside
-        fx.extend((tell, (OVER.again(),)) for tell in lease.downgrades)
+        fx.extend((told, (OVER.again(),)) for told in lease.downgrades)
         lease.downgrades = []
         self.tell_change(lease, OVER.again(), fx)
         if self.moving and lease.spec.reentrant:  # an acquire of that owner may have waited for its arrival
@@ -237,20 +252,15 @@ class TableBase:
         change, lease.change = lease.change, None
         fx.extend((tell, (refused,)) for tell in (change.told if change is not None else ()))
 
-    def lose(self, lease: Lease, cause: str, message: str, fx: Effects, gone: bool = False) -> None:
-        """Ends a held lease that is not released by the program, and sees that the broker frees it."""
-        self.give_back(lease, True, None, fx, gone)
-        self.end(lease, cause, message, fx)
-
     def verdict(self, lease: Lease, now: int) -> Tuple[str, str]:
         """Why a lease ends whose deadline has passed. Only reads, and may be asked outside."""
         link = lease.link or self.link
-        heard = link.streaming and link.opened and now < link.session.deadline
-        if heard and lease.risk is not None:
-            return "EXPIRED", f"could not be renewed in time: {lease.risk}"
-        if heard and lease.link is not None and lease.spec.HasField("max_hold"):
-            # While the session is alive and no renewal has failed, only max_hold lets the deadline of one lease pass.
-            return "MAX_HOLD", "held for max_hold"
+        if link.opened and not link.lapsed(now):
+            if lease.risk is not None:
+                return "EXPIRED", f"could not be renewed in time: {lease.risk}"
+            if lease.link is not None and lease.spec.HasField("max_hold"):
+                # While the session is alive and no renewal has failed, only max_hold lets one lease's deadline pass.
+                return "MAX_HOLD", "held for max_hold"
         return "LAPSED", "the broker was not heard until the deadline"
 
     def notice(self, lease: Lease, now: int, fx: Effects) -> bool:
@@ -259,18 +269,5 @@ class TableBase:
             return False
         if lease.cause == GIVEN_BACK or (now < lease.deadline and not lease.ends):
             return True  # in the first case its release is on its way
-        self.lose(lease, *self.verdict(lease, now), fx)
+        self.end(lease, *self.verdict(lease, now), fx)
         return False
-
-    def ask_for_heartbeat(self, link: Link, deadline: int, now: int) -> None:
-        """For a lease that was granted until `deadline`: when half of what is left is gone, and at once when it is
-        short. Then a recent heartbeat that is not answered yet is enough."""
-        recent = link.session.unanswered > 0 and now - link.session.last_sent_at < link.validity // 6
-        link.heartbeat_due |= deadline - now < link.validity // 2 and not link.leaving and not recent
-        if now < deadline:
-            self.beat_half_way(link, deadline, now)
-
-    def beat_half_way(self, link: Link, deadline: int, now: int) -> None:
-        """Sends the next heartbeat at the latest when half of what is left until the deadline is gone."""
-        link.heartbeat_at = min(link.heartbeat_at, now + max((deadline - now) // 2, LEAST_PAUSE))
-        self.wake_at(link.heartbeat_at)
