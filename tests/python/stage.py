@@ -42,7 +42,9 @@ class Stage:
     def __init__(self, brokers=1, unreachable_after=10, opened=True, **options):
         self.now = ns(1000)
         patience = None if unreachable_after is None else ns(unreachable_after)
-        self.table = LockTable("there", brokers, "test", patience, ns(5))
+        self.table = LockTable("there", brokers, "test", patience, ns(1))
+        self.draining = []
+        self.table.tell_draining = self.draining.append
         if opened:
             self.start()
             self.opened(**options)

@@ -249,7 +249,7 @@ def test_a_lease_that_cannot_move_stays():
     stage = Drained()
     stage.refuse(stage.adopt.id, "NOT_SUPPORTED")
     assert stage.held.held and stage.held.lease.link is stage.former
-    assert stage.table.draining_for is not None
+    assert stage.draining == [30 * SECOND]
     stage.breaks(stage.former)
     assert stage.held.lost == 1
 
@@ -323,6 +323,16 @@ def test_a_release_during_the_move_goes_to_both(here, there, outcome):
     assert told == []
     stage.hear(id=now[0].id, released=wire.LeaseReleased(outcome=there))
     assert told == [outcome]
+
+
+@says("A former session whose broker does not drain is told the lease_id instead")
+def test_a_release_while_what_is_shown_changes():
+    stage, told = Stage(), []
+    hold = stage.hold(lease_id="old")
+    asked = proclaim(stage, hold, "new", [])
+    released = [one.release for one in stage.release(hold, told.append)]
+    assert [(one.acquire_id, one.lease_id) for one in released] == [(0, "old"), (asked[0].id, "")]
+    assert not hold.held and told == []
 
 
 @says("and the program wants the lease to outlive that: adopt it in the next session, wherever that is.")

@@ -18,12 +18,16 @@ if "grpc" not in sys.modules:
 import grpc
 
 from distlock import _bearer, _fork, _tls
+from distlock._clock import SECOND
 from distlock._relay import RelayChannel
+from distlock.errors import Refused
 from distlock.v1 import lock_service_pb2 as wire
 from distlock.v1 import look_pb2 as look
 
 SOCKET = "/run/distlock/distlock.sock"
 LOOPBACK = "127.0.0.1:7420"
+FIRST_PAUSE = SECOND // 50  # at most, between two rounds of all brokers
+LONGEST_PAUSE = 2 * SECOND
 SERVICE = "/distlock.v1.LockService/"
 OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -82,12 +86,13 @@ def check_addresses(text: str) -> None:
 
 
 class Addresses:
-    """The brokers in a random order, and which one is to be tried next."""
+    """The brokers in a random order, which one is to be tried next, and when."""
 
     def __init__(self, text: str, shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
         self.all = split_addresses(text)
         shuffle(self.all)
         self._present = self._tried = 0
+        self._bound = FIRST_PAUSE
 
     @property
     def present(self) -> str:
@@ -102,8 +107,18 @@ class Addresses:
         self._tried = 0
         return False
 
+    def pause_after(self, failure: Optional[Refused]) -> int:
+        """A session has ended, with this status: goes on to the next broker; for how long to pause before. In ns."""
+        if self.next() and (failure is None or failure.reason in ("UNREACHABLE", "DRAINING")):
+            return 0  # another broker may do
+        pause = round(random.uniform(0, self._bound))
+        if failure is not None and failure.retry_after:
+            pause += min(round(failure.retry_after * SECOND), LONGEST_PAUSE)
+        self._bound = min(2 * self._bound, LONGEST_PAUSE)
+        return pause
+
     def succeed(self) -> None:
-        self._tried = 0
+        self._tried, self._bound = 0, FIRST_PAUSE
 
 
 class _Anchor:

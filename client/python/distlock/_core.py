@@ -12,7 +12,6 @@ reconnects.
 import collections
 import functools
 import logging
-import random
 import threading
 import weakref
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
@@ -22,17 +21,14 @@ from distlock._calls import Calls
 from distlock._clock import NEVER, SECOND
 from distlock._clock import now as clock
 from distlock._lease import Effects, Lease, Link, Phase
-from distlock._lock_table import LockTable
-from distlock._threads import Answer, Bell, Mailbox, Worker, spawn
+from distlock._lock_table import CONNECT_TIMEOUT, TRY_PATIENCE, LockTable
+from distlock._threads import Bell, Mailbox, OneThread, Worker, spawn
 from distlock.errors import Refused
 from distlock.types import Outcome
 from distlock.v1 import lock_service_pb2 as wire
 
 log = logging.getLogger("distlock")
 
-RECONNECT_INITIAL = SECOND // 50
-RECONNECT_MAX = 2 * SECOND
-CONNECT_TIMEOUT = 5 * SECOND
 PAUSE_WHILE_MOVING = SECOND // 5  # leases wait for a session that adopts them, and their last promises run out
 CLOSE_PATIENCE = SECOND
 LONG_WRITE = SECOND // 200  # then the timer's thread looks at what is queued
@@ -103,26 +99,25 @@ class Core:
     """`on_draining(seconds)`: the broker goes down, and not all locks can follow to another one."""
 
     def __init__(self, address: str, label: str, unreachable_after: Optional[int],
-                 on_draining: Optional[Callable[[float], object]] = None,
+                 on_draining: Callable[[float], object],
                  on_session: Optional[Callable[[str, str], object]] = None, ends_with_process: bool = True) -> None:
         self.generation = _fork.generation
         self._ends_with_process = ends_with_process
         self.addresses = _channel.Addresses(address)
         self.calls = Calls(self.addresses)
-        self.table = LockTable(address, len(self.addresses.all), label, unreachable_after, CONNECT_TIMEOUT)
-        if _channel.starts_slowly():
-            self.table.try_patience = CONNECT_TIMEOUT
-        self._on_draining, self._on_session = on_draining, on_session
+        try_patience = CONNECT_TIMEOUT if _channel.starts_slowly() else TRY_PATIENCE
+        self.table = LockTable(address, len(self.addresses.all), label, unreachable_after, try_patience)
         self.callbacks = Worker()
+        self.table.tell_draining = lambda left: self.callbacks(functools.partial(on_draining, left / SECOND))
+        self._on_session = on_session
         self.inbox: Deque[Tuple[Callable[..., object], Tuple[Any, ...]]] = collections.deque()
         self._mutex = threading.Lock()  # of the table, for this package's threads
-        self._running, self._alive = threading.Lock(), False  # the lock is the timer's thread's; only tried
+        self._timer = OneThread(self._run, lambda: bool(self.inbox))
         self.mail = Mailbox()  # wakes the timer's thread, also with what has lost its owner
         self.owner: Any = None  # of the client
         self._armed = 0  # when it wakes by itself
-        self._reconnect_at, self._bound = 0, RECONNECT_INITIAL
-        self._closers: List[Answer] = []
-        self._closed_at = NEVER
+        self._reconnect_at = 0
+        self._closed, self._closed_at = Bell(), NEVER
         _all.add(self)
         _fork.watch(self)
 
@@ -134,8 +129,7 @@ class Core:
             stream.bell.ring()
         else:
             self.mail.put(None)
-        if not self._alive:
-            spawn(self._run)
+        self._timer.ensure()
 
     def release(self, lease: Lease, tell: Optional[Callable[[Outcome], object]] = None) -> None:
         self.post(self.table.release, lease, tell)
@@ -154,10 +148,6 @@ class Core:
             self.post(self.table.notice, lease)
         return False
 
-    def at_risk(self, lease: Lease) -> bool:
-        """Whether it is held, and may soon not be."""
-        return self.held(lease) and self.table.at_risk(lease, clock())
-
     def tell(self, callback: Callable[[], object]) -> None:
         """Runs a callback of the program on the thread for those."""
         if self.generation == _fork.generation:
@@ -165,19 +155,15 @@ class Core:
         else:  # a child of fork does not have that thread
             spawn(callback, answers=False)
 
-    @property
-    def connected(self) -> bool:
-        return self.table.link.opened
-
     def after_fork(self) -> None:
         """In a child: nothing of this can be used, nor destroyed."""
         _fork.keep(self)
 
     def close(self, patience: float = 2 * CLOSE_PATIENCE / SECOND) -> None:
         """Gives all back and waits up to a second for the broker's answer."""
-        closed = Answer()
-        self.post(self._close, closed)
-        closed.wait(patience)
+        self.post(self._close)
+        if self._closed.wait(patience):
+            self._closed.ring()  # for others that wait
 
     def turn(self, act: Callable[[int, Effects], Any]) -> Any:
         """Carries out what the program has asked for, then `act`, and tells what comes of it."""
@@ -208,17 +194,10 @@ class Core:
         return due if self.table.link.stream is not None else min(due, self._reconnect_at)
 
     def _run(self) -> None:
-        if not self._running.acquire(False):
-            return  # there is one
-        self._alive = True
         while (wait := self.turn(self._tick)) >= 0:
             for owned in self.mail.get(min(wait, 3600)):
                 if owned is not None:
                     owned.leave()
-        self._alive = False
-        self._running.release()
-        if self.inbox:  # queued when this thread was about to end
-            self._run()
 
     def _tick(self, now: int, fx: Effects) -> float:
         """The timer's turn. Seconds until the next one; negative: never, this is closed."""
@@ -229,12 +208,13 @@ class Core:
                             else "no answer to Open within the connect timeout", None, now, fx)
                 fx.append((stream.cancel, ()))
         table.tick(now, fx)
-        if table.draining_for is not None:
-            seconds, table.draining_for = table.draining_for / SECOND, None
-            if self._on_draining is not None:
-                fx.append((self.callbacks, (functools.partial(self._on_draining, seconds),)))
-        if table.closed:
-            return self._end(now, fx)
+        if table.closed and (now >= self._closed_at or not any(stream.link.opened for stream in self._streams())):
+            # A stream that has not even answered the Open holds nothing.
+            fx.extend((stream.cancel, ()) for stream in self._streams())
+            fx.extend([(self._closed.ring, ()), (self.calls.close, ())])
+            self._closed_at = NEVER
+            _all.discard(self)
+            return -1
         if table.link.stream is None and now >= self._reconnect_at:
             if any(stream.address == self.addresses.present for stream in self._streams()):
                 self.addresses.next()  # the table has left that broker
@@ -244,25 +224,11 @@ class Core:
         self._armed = self._due()
         return max(self._armed - now, 0) / SECOND
 
-    def _close(self, closed: Answer, now: int, fx: Effects) -> None:
-        self._closers.append(closed)
+    def _close(self, now: int, fx: Effects) -> None:
         if not self.table.closed:
             self.table.close(now, fx)
             self._closed_at = now + CLOSE_PATIENCE
             self._reconnect_at = NEVER
-
-    def _end(self, now: int, fx: Effects) -> float:
-        streams = self._streams()
-        if now < self._closed_at and any(stream.link.opened for stream in streams):
-            self._armed = self._due()
-            return max(self._armed - now, 1) / SECOND
-        # A stream that has not even answered the Open holds nothing.
-        fx.extend((stream.cancel, ()) for stream in streams)
-        fx.extend((closed, ()) for closed in self._closers)
-        fx.append((self.calls.close, ()))
-        self._closers, self._closed_at = [], NEVER
-        _all.discard(self)
-        return -1
 
     def _break(self, stream: Stream, cause: str, why: str, failure: Optional[Refused], now: int, fx: Effects) -> None:
         if stream.over:
@@ -271,35 +237,22 @@ class Core:
         present = stream.link is self.table.link
         self.table.on_broken(stream.link, cause, why, failure, now, fx)
         if present and not self.table.closed:
-            self._plan_reconnect(failure, now)
+            pause = self.addresses.pause_after(failure)
+            hurry = self.table.moving or self.table.leftovers
+            self._reconnect_at = now + (min(pause, PAUSE_WHILE_MOVING) if hurry else pause)
         self.mail.put(None)
 
-    def _plan_reconnect(self, failure: Optional[Refused], now: int) -> None:
-        another_may_do = failure is None or failure.reason in ("UNREACHABLE", "DRAINING")
-        pause = 0
-        if not self.addresses.next() or not another_may_do:
-            pause = round(random.uniform(0, self._bound))
-            if failure is not None and failure.retry_after:
-                pause += min(round(failure.retry_after * SECOND), RECONNECT_MAX)
-            self._bound = min(2 * self._bound, RECONNECT_MAX)
-            if self.table.moving or self.table.leftovers:
-                pause = min(pause, PAUSE_WHILE_MOVING)
-        self._reconnect_at = now + pause
-
     def on_response(self, stream: Stream, response: wire.SessionResponse, now: int, fx: Effects) -> None:
-        table, link = self.table, stream.link
         if stream.over:
             return
-        was_open = link.opened
         for event in response.events:
-            table.on_event(link, event, now, fx)
-        if link is table.link and link.acked:
-            self._bound = RECONNECT_INITIAL
+            self.table.on_event(stream.link, event, now, fx)
+            if event.HasField("opened"):
+                self.calls.prefer(stream.address)
+                if self._on_session is not None:
+                    fx.append((self._on_session, ("opened", stream.address)))
+        if stream.link is self.table.link and stream.link.session.last_acked > 0:
             self.addresses.succeed()
-        if link.opened and not was_open:
-            self.calls.prefer(stream.address)
-            if self._on_session is not None:
-                fx.append((self._on_session, ("opened", stream.address)))
 
     def on_stream_end(self, stream: Stream, failure: Optional[Refused], now: int, fx: Effects) -> None:
         why = "the stream to the broker ended" + (f": {failure.message}" if failure is not None else "")

@@ -157,7 +157,7 @@ class Holding:
     @property
     def at_risk(self) -> bool:
         """Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline."""
-        return self._core.at_risk(self._lease)
+        return self.is_held and self._core.table.at_risk(self._lease, clock())
 
     @property
     def cause(self) -> str:

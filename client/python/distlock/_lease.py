@@ -34,24 +34,19 @@ class Request:
     `answer`: called once, with None or a Refused."""
 
     __slots__ = ("leases", "wait", "answer", "on_queued", "asked", "wait_until", "stranded", "turned_away", "bytes",
-                 "request_id", "owner")
+                 "request_id", "owner", "answered")
 
     def __init__(self, specs: Sequence[lock_pb2.LockSpec], wait: Optional[int],
                  answer: Callable[[Optional[Refused]], object],
                  on_queued: Optional[Callable[[wire.AcquireQueued], object]] = None) -> None:
         self.leases = [Lease(self, spec) for spec in specs]
-        self.wait, self.on_queued = wait, on_queued
-        self.answer: Optional[Callable[[Optional[Refused]], object]] = answer
+        self.wait, self.on_queued, self.answer, self.answered = wait, on_queued, answer, False
         self.asked, self.wait_until = 0, NEVER
         self.stranded = NEVER  # since when no broker has this request; NEVER: one has
         self.turned_away = False  # refused by a draining broker
         self.bytes = 64 + sum(spec.ByteSize() + 3 * FRAME for spec in specs)  # with their max_wait
         self.owner: Any = None  # of its claim
         self.request_id = ""  # of its place in the queue; one try has none
-
-    @property
-    def one_try(self) -> bool:
-        return self.wait is not None and self.wait <= 0
 
     @property
     def link(self) -> "Optional[Link]":
@@ -117,29 +112,20 @@ class Lease:
     def message(self) -> str:
         return self.ends[0][1] if self.ends else ""
 
-    def same(self, other: "Lease") -> bool:
-        """Two holds of one reentrant lease."""
-        a, b = self.spec, other.spec
-        return self is other or (a.reentrant and b.reentrant and self.token == other.token and a.key == b.key
-                                 and a.namespace == b.namespace)
+    @property
+    def grant(self) -> Any:
+        """What the holds of one reentrant lease have in common; of another lease, itself."""
+        return (self.token, self.spec.namespace, self.spec.key) if self.spec.reentrant else self
 
 
 class Return:
     """A lease on its way back: released in each session that may have it. Without an answer, a later session adopts it
     under `key`, and releases it then. `tell` hears the outcome when all have answered."""
 
-    BEST_FIRST = (Outcome.RELEASED, Outcome.STILL_HELD, Outcome.UNKNOWN, Outcome.ALREADY_GONE)
-
     def __init__(self, lease: Lease, tell: Optional[Callable[[Outcome], object]] = None) -> None:
         self.lease, self.tell, self.key = lease, tell, lease.move_key
         self.lapsed = lease.cause not in ("", GIVEN_BACK)
-        self.missing, self.broken, self.outcome = 0, False, Outcome.ALREADY_GONE
-
-    def heard(self, outcome: Outcome, broken: bool) -> None:
-        """Of two sessions, only one has had the lease. broken: the stream ended without an answer."""
-        self.missing -= 1
-        self.broken = self.broken or broken
-        self.outcome = min(self.outcome, outcome, key=self.BEST_FIRST.index)
+        self.missing, self.broken, self.outcome = 0, False, Outcome.ALREADY_GONE  # broken: a stream, without an answer
 
 
 class SessionBelief:
@@ -148,12 +134,8 @@ class SessionBelief:
 
     def __init__(self, now: int, grace: int) -> None:
         self._sent = {0: now}
-        self.last_sent, self.last_acked = 0, -1
+        self.last_sent, self.last_sent_at, self.last_acked = 0, now, -1
         self.deadline = now + grace  # the broker has given the session up then, too; one that has passed stays
-
-    @property
-    def last_sent_at(self) -> int:
-        return self._sent[self.last_sent]
 
     @property
     def unanswered(self) -> bool:
@@ -161,7 +143,7 @@ class SessionBelief:
 
     def send(self, now: int) -> int:
         """A heartbeat is about to be handed to gRPC; its seq."""
-        self._sent[self.last_sent + 1] = now
+        self._sent[self.last_sent + 1] = self.last_sent_at = now
         self._sent.pop(self.last_sent + 1 - REMEMBERED, None)
         self.last_sent += 1
         return self.last_sent
@@ -171,13 +153,12 @@ class SessionBelief:
         sent = self._sent.get(seq)
         return 0 if sent is None else sent + valid_for
 
-    def ack(self, seq: int, valid_for: int, now: int) -> bool:
-        """Whether this ack extends anything."""
-        deadline = self.deadline_of(seq, valid_for)
-        if now >= self.deadline or deadline == 0 or seq <= self.last_acked:
+    def ack(self, seq: int, promised: int, now: int) -> bool:
+        """Takes the promise that answers heartbeat `seq`. Whether it extends anything."""
+        if now >= self.deadline or promised == 0 or seq <= self.last_acked:
             return False
         # The grace of the Open is no promise: the first answer replaces it.
-        self.deadline = deadline if self.last_acked < 0 else max(self.deadline, deadline)
+        self.deadline = promised if self.last_acked < 0 else max(self.deadline, promised)
         self.last_acked = seq
         return True
 
@@ -202,22 +183,16 @@ class Link:
         self._commands_ahead = 0
         self.most_ahead, self.max_bytes = MOST_AHEAD, FIRST_MAX_BYTES
         self.validity = self.interval = 0
-        self.authenticates, self.proof = False, 0
         self.shown: Optional[str] = None  # the token that the broker was told
         self.session = SessionBelief(now, grace)
         self.streaming = streaming
-        self.opened = self.adopts = self.draining = self.leaving = self.heartbeat_due = False
+        self.opened = self.adopts = self.authenticates = self.draining = self.leaving = self.heartbeat_due = False
         self.heartbeat_at = self.drained_at = NEVER
 
     @property
     def usable(self) -> bool:
         """Whether commands may be added."""
         return self.streaming and not self.leaving
-
-    @property
-    def acked(self) -> bool:
-        """The broker has answered a heartbeat."""
-        return self.session.last_acked > 0
 
     @property
     def said(self) -> bool:

@@ -3,38 +3,40 @@
 time is passed in, what it tells the program comes out in `fx`, what it tells brokers in pack(). Its rules are those of
 proto/distlock/v1/session.md; client/python/README.md lists states, events and actions. Only distlock/_core.py calls it,
 one call at a time."""
+import functools
 from typing import Callable, Dict, Optional
 
 from distlock import _convert
 from distlock._clock import NEVER, SECOND
 from distlock._lease import GIVEN_BACK, LEAST_PAUSE, MOST_AHEAD, Change, Effects, Lease, Link, Phase, Request
-from distlock._moves import PERMANENT, MovingTable
-from distlock._table import OVER, UNHEARD, Told
-from distlock.errors import Refused
+from distlock._table import OVER, PERMANENT, UNHEARD, Answer, TableBase, Told
+from distlock.errors import Refused, kind_of
 from distlock.types import Outcome
 from distlock.v1 import lock_pb2
 from distlock.v1 import lock_service_pb2 as wire
 
+CONNECT_TIMEOUT = 5 * SECOND
+TRY_PATIENCE = SECOND  # one try ends so long after no broker could be reached
 DEFAULT_VALIDITY = 3 * SECOND
+TOLD = ("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED")  # why no session begins
 OF_SESSIONS = frozenset(("opened", "granted", "refused", "released", "heartbeat_ack", "draining"))
-OF_LEASES = frozenset(("queued", "lost"))
 
 
-class LockTable(MovingTable):
+class LockTable(TableBase):
     """Each request is answered once, and so is each release, downgrade and change that has a callback."""
 
     def acquire(self, request: Request, now: int, fx: Effects) -> None:
         """Takes all locks of the request, or none."""
-        if request.answer is None:
+        if request.answered:
             return  # cancelled before it came here
         first = self.take_ids(len(request.leases))
         request.asked = now
-        if not request.one_try:
+        if request.wait != 0:
             request.request_id = f"{self.request_prefix}{first}"
             request.wait_until = NEVER if request.wait is None else now + request.wait
         for number, lease in enumerate(request.leases, first):
             lease.id = number
-            if request.one_try:
+            if request.wait == 0:
                 lease.spec.max_wait.FromNanoseconds(0)
         if self.closed:
             self.refuse(request, Refused("CLIENT_CLOSED", "the client was closed"), fx)
@@ -48,12 +50,11 @@ class LockTable(MovingTable):
 
     def cancel(self, request: Request, now: int, fx: Effects) -> None:
         """Nobody wants this request any more: withdraws it, or gives back what it was granted."""
-        if request.answer is None:
+        if request.answered:
             for lease in request.leases:
                 self.release(lease, None, now, fx)
             return
-        self.withdraw(request)
-        self.refuse(request, Refused("CANCELLED", "withdrawn by the caller"), fx)
+        self.refuse(request, Refused("CANCELLED", "withdrawn by the caller"), fx, withdraw=True)
 
     def leave_off(self, lease: Lease, now: int) -> None:
         """The program gives the lease back: belief ends at once. May be called outside."""
@@ -66,7 +67,7 @@ class LockTable(MovingTable):
         """Gives a lease back. `tell` hears the broker's answer."""
         if lease.phase == Phase.HELD:
             self.leave_off(lease, now)
-            self.end(lease, lease.cause, lease.message, fx, tell=tell)
+            self.end(lease, GIVEN_BACK, "", fx, tell=tell)
         elif tell is not None:
             fx.append((tell, (Outcome.ALREADY_GONE,)))
 
@@ -85,16 +86,15 @@ class LockTable(MovingTable):
 
     def proclaim(self, lease: Lease, metadata: Dict[str, str], tell: Told, now: int, fx: Effects) -> None:
         """Changes what others see of a held lease: its session adopts it anew."""
-        cannot = lease.stays or (lease.link is not None and not lease.link.adopts)
-        if not self._is_kept(lease, tell, fx, "the lock is reentrant: what is shown of its holds cannot change"
-                             if lease.spec.reentrant else
-                             "the broker is too old to change what is shown of a lock" if cannot else ""):
-            return
-        lease.change = lease.change or Change()
-        lease.change.spec = lock_pb2.LockSpec.FromString(lease.spec.SerializeToString())
-        lease.change.spec.metadata.update(metadata)
-        lease.change.told.append(tell)
-        self.move_at(now)
+        unable = ("the lock is reentrant: what is shown of its holds cannot change" if lease.spec.reentrant else
+                  "the broker is too old to change what is shown of a lock"
+                  if lease.stays or (lease.link is not None and not lease.link.adopts) else "")
+        if self._is_kept(lease, tell, fx, unable):
+            lease.change = lease.change or Change()
+            lease.change.spec = lock_pb2.LockSpec.FromString(lease.spec.SerializeToString())
+            lease.change.spec.metadata.update(metadata)
+            lease.change.told.append(tell)
+            self.move_at(now)
 
     def close(self, now: int, fx: Effects) -> None:
         """Gives all back and refuses what waits."""
@@ -110,24 +110,28 @@ class LockTable(MovingTable):
 
     def start(self, now: int, fx: Effects, claim: Optional[wire.ProcessClaim] = None) -> None:
         """The present link has a new stream. claim: of this process, for a broker that can see its end."""
-        self.link.reset(now, self.connect_timeout, streaming=True)
+        self.link.reset(now, CONNECT_TIMEOUT, streaming=True)
         opening = wire.OpenSession(client=self.label, generation=self.sessions, process=claim)
         self.link.add(self.take_ids(), open=opening)
         self.sessions += 1
         for lease in self.live.values():
             lease.stays = False
         self.send_held_back(now, fx)
-        if self.closed:
-            self.leave(self.link)
 
     def pack(self, link: Link, now: int, token: Optional[str] = None) -> Optional[wire.SessionRequest]:
         """The next message for this link's stream, or None. token: what is shown to brokers now, if that is known."""
         self.ready(link)
         if token is not None and token != link.shown and not link.leaving:
-            link.shown, link.proof = token, self.take_ids()
+            link.shown = token
             proof = lock_pb2.Authenticate(authorization=token)
-            link.commands.appendleft(wire.SessionCommand(id=link.proof, authenticate=proof))
+            self.ask(link, functools.partial(self._shown, link), authenticate=proof)
+            link.commands.rotate(1)  # before what it is to let in
         return link.pack(now)
+
+    @staticmethod
+    def _shown(link: Link, answer: Answer, now: int, fx: Effects) -> None:
+        if answer is not None:
+            link.shown = None  # it is brought again with a later heartbeat
 
     @staticmethod
     def at_risk(lease: Lease, now: int) -> bool:
@@ -145,6 +149,36 @@ class LockTable(MovingTable):
             if link.streaming and now >= link.heartbeat_at:
                 link.heartbeat_due, link.heartbeat_at = True, now + link.interval
 
+    def sweep(self, now: int, fx: Effects) -> None:
+        """Ends the leases whose deadlines have passed, and gives up what has waited for too long."""
+        self.ends_at, elsewhere = NEVER, False
+        for lease in list(self.live.values()):
+            at = NEVER
+            if lease.phase == Phase.WAITING:
+                at = self.given_up_at(lease.request)
+                if now >= at:
+                    self.time_out(lease.request, now, fx)
+                    continue
+                at = max(at, now + LEAST_PAUSE)  # many waits that end one by one cost one look
+            elif lease.phase == Phase.HELD:
+                if not self.notice(lease, now, fx):
+                    continue
+                at = lease.deadline
+                elsewhere = elsewhere or lease.link is not self.link
+            self.ends_at = min(self.ends_at, at)
+        self.moving = self.moving and elsewhere
+
+    def time_out(self, request: Request, now: int, fx: Effects) -> None:
+        since, reason = request.asked, "WAIT_TIMEOUT"
+        text = f"no answer within the wait of {(request.wait_until - since) / SECOND:.3f} s"
+        if request.stranded != NEVER:
+            failure, since = self.last_failure or UNHEARD, request.stranded
+            reason = failure.reason if failure.reason in TOLD else "UNREACHABLE"
+            why = f": {failure.message}" if failure.message else ""
+            text = (f"no broker at {self.address} took it within {(now - since) // 1_000_000} ms{why}"
+                    "; check that distlockd runs there, or set DISTLOCK_SERVER")
+        self.refuse(request, kind_of(reason)(reason, text, waited=(now - since) / SECOND), fx, withdraw=True)
+
     # The events of a stream, and its end.
 
     def on_event(self, link: Link, event: wire.SessionEvent, now: int, fx: Effects) -> None:
@@ -154,10 +188,10 @@ class LockTable(MovingTable):
         lease = self.live.get(event.id)
         if kind in OF_SESSIONS:
             getattr(self, f"on_{kind}")(link, event.id, getattr(event, kind), now, fx)
-        elif kind == "downgraded":
+        elif kind in ("downgraded", "authenticated"):
             self.answer(event.id, None, now, fx)
         elif lease is not None and lease.link is link:
-            if kind in OF_LEASES:
+            if kind in ("queued", "lost"):
                 getattr(self, f"on_{kind}")(lease, getattr(event, kind), now, fx)
             elif kind in ("at_risk", "renewed"):
                 lease.risk = event.at_risk.cause if kind == "at_risk" else None
@@ -170,7 +204,7 @@ class LockTable(MovingTable):
         link.validity = _convert.duration_ns(opened.validity) or DEFAULT_VALIDITY
         link.interval = max(_convert.duration_ns(opened.heartbeat_interval) or link.validity // 3, LEAST_PAUSE)
         sent = link.session.last_sent_at
-        link.session.ack(0, link.validity, now)
+        link.session.ack(0, sent + link.validity, now)
         if not link.leaving:
             link.heartbeat_at = sent + link.interval
             link.heartbeat_due = link.heartbeat_due or now - sent > link.validity // 6
@@ -217,18 +251,15 @@ class LockTable(MovingTable):
         for lease in request.leases:
             lease.phase = Phase.HELD
             self.ends_at = min(self.ends_at, lease.deadline)
-        if request.answer is not None:
-            fx.append((request.answer, (None,)))
-            request.answer = None
+        fx.append((request.answer, (None,)))
+        request.answered = True
 
     def on_heartbeat_ack(self, link: Link, _: int, ack: wire.HeartbeatAck, now: int, fx: Effects) -> None:
-        valid_for = _convert.duration_ns(ack.valid_for)
-        if not link.session.ack(ack.seq, valid_for, now):
+        promised = link.session.deadline_of(ack.seq, _convert.duration_ns(ack.valid_for))
+        if not link.session.ack(ack.seq, promised, now):
             return
-        self.last_failure = None
         limits = {limit.acquire_id: _convert.duration_ns(limit.valid_for) for limit in ack.limits}
-        promised = link.session.deadline_of(ack.seq, valid_for)
-        first = NEVER
+        self.last_failure, first = None, NEVER
         for lease in list(self.live.values()):
             if lease.link is not link or lease.phase == Phase.WAITING or (
                     lease.phase == Phase.HELD and not self.notice(lease, now, fx)):
@@ -245,8 +276,6 @@ class LockTable(MovingTable):
 
     def on_refused(self, link: Link, command: int, refused: lock_pb2.Refusal, now: int, fx: Effects) -> None:
         refusal = _convert.refusal(refused)
-        if command == link.proof:
-            link.shown = None  # it is brought again with a later heartbeat
         lease = self.live.get(command)
         if lease is None:
             self.answer(command, refusal, now, fx)
@@ -268,8 +297,8 @@ class LockTable(MovingTable):
             self.leave(link)
             return True
         self.drains(link, now)
-        if link is not self.link and self.link.streaming:
-            self.send(request, now, fx)
+        if link is not self.link:
+            self.send_held_back(now, fx)
         return True
 
     def on_released(self, link: Link, command: int, released: wire.LeaseReleased, now: int, fx: Effects) -> None:
@@ -293,8 +322,7 @@ class LockTable(MovingTable):
             self.end(lease, cause, message, fx, gone=True)
         elif lease.phase == Phase.GRANTED:
             lease.phase = Phase.ENDED
-            self.withdraw(lease.request)
-            self.refuse(lease.request, Refused("LEASE_LOST", f"lost before use: {message}"), fx)
+            self.refuse(lease.request, Refused("LEASE_LOST", f"lost before use: {message}"), fx, withdraw=True)
 
     def on_broken(self, link: Link, cause: str, why: str, failure: Optional[Refused], now: int, fx: Effects) -> None:
         """The stream of this link has ended, or must end. failure: its status; None: no error."""
@@ -303,7 +331,6 @@ class LockTable(MovingTable):
                 del self.asked[lease.to_id]  # to be asked again
             if lease.former is link:
                 lease.leave_former()
-        for lease in list(self.live.values()):
             if lease.link is link and lease.phase == Phase.HELD:
                 if self.survives(lease, now):
                     self.orphan(lease, why)
@@ -316,7 +343,6 @@ class LockTable(MovingTable):
             if request.link is None and failure is not None and failure.reason in PERMANENT:
                 self.refuse(request, failure.again(), fx)
         link.reset()
-        gone = Refused(UNHEARD.reason, why)
         for command in [one for one, (asked, _) in self.asked.items() if asked is link]:
-            self.answer(command, gone, now, fx)
+            self.answer(command, Refused(UNHEARD.reason, why), now, fx)
         self.move_on(now)

@@ -34,7 +34,7 @@ class Base:
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = None if unreachable_after is None else nanoseconds(unreachable_after)
         self._options = options
-        self._on_draining = on_draining
+        self._on_draining = on_draining or (lambda left: None)
         self._observer = observer
         self._ends_with_process = ends_with_process
         self._cores: Dict[int, Core] = {}  # by the generation of processes
@@ -58,7 +58,7 @@ class Base:
     def connected(self) -> bool:
         """Whether a session is open at this moment. The first call of this client connects."""
         core = self._cores.get(_fork.generation)
-        return core is not None and core.connected
+        return core is not None and core.table.link.opened
 
     def _close(self) -> None:
         self._closed = True
