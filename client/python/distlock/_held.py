@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
-from distlock import _fork
+from distlock import _convert, _fork
 from distlock._clock import SECOND
 from distlock._clock import now as clock
 from distlock._core import Core
@@ -45,8 +45,7 @@ class Claim:
     def __init__(self, client: "Base", specs: Sequence[lock_pb2.LockSpec], wait: Optional[int],
                  answer: Callable[[Optional[Refused]], object], on_queued: Optional[Callable[[Any], object]]) -> None:
         self.client, self.core = client, client._core
-        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in specs]
-        self.request = Request(copies, wait, answer, on_queued)
+        self.request = Request([_convert.signed(spec) for spec in specs], wait, answer, on_queued)
         mode = Mode(specs[0].mode).name if len(specs) == 1 else "MULTIPLE"
         self.cookie = observe(client._observer, "acquiring", [spec.key for spec in specs], mode)
         self._began = time.monotonic()

@@ -19,6 +19,7 @@ from distlock import _operations as operations
 from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
 from distlock._options import Base
+from distlock.client import refuse_later
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued
@@ -136,12 +137,10 @@ class Client(Base):
         return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
 
     def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
-        """Decorates a coroutine function, as Client.locked of distlock."""
+        """Decorates a coroutine function, or a plain one, which becomes one; as Client.locked of distlock."""
 
         def decorate(function: F) -> F:
-            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-                raise TypeError(f"{function.__qualname__} is a generator, whose body runs after the call: "
-                                "take the lock inside")
+            refuse_later(function, awaits=True)
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
@@ -154,7 +153,9 @@ class Client(Base):
                         raise
                     return busy
                 try:
-                    result = await function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    if inspect.isawaitable(result):
+                        result = await result
                 except BaseException as error:
                     await request.__aexit__(type(error), error, error.__traceback__)
                     raise

@@ -253,12 +253,14 @@ class Body:
             raise lost._loss()
 
 
-def refuse_later(function: Callable[..., object]) -> None:
-    """TypeError: the lock would be given back before the function's body runs."""
-    if inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function.__qualname__} is a coroutine function: decorate it with locked of distlock.aio")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{function.__qualname__} is a generator, whose body runs after the call: take the lock inside")
+def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
+    """TypeError: the lock would be given back before the function's body runs. awaits: the decorated one awaits it."""
+    name = getattr(function, "__qualname__", repr(function))
+    for one in (function, getattr(function, "__call__", None)):  # also of an object that is called
+        if inspect.iscoroutinefunction(one) and not awaits:
+            raise TypeError(f"{name} is a coroutine function: decorate it with locked of distlock.aio")
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            raise TypeError(f"{name} is a generator, whose body runs after the call: take the lock inside")
 
 
 class Client(Queries):

@@ -50,7 +50,7 @@ class Options:
     lock_delay: after an abnormal end the lock stays taken for this many seconds, 0 to 60.
     min_hold: released sooner after its grant, the lock stays taken until then, so that a job that several hosts start
         runs once a period: seconds, 0 to 90 000. Exclusive, and one lock only.
-    owner: label shown to others, up to 256 bytes.
+    owner: label shown to others, up to 256 bytes; "": user@host:pid, but for reentrant locks.
     metadata: shown to others, up to 1 KiB.
     reentrant: while this client holds the lock, another acquire with the same non-empty owner succeeds at once, with
         the same token. Not for several locks at once.
