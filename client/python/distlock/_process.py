@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process says of itself: to a broker on the same machine, so that it sees the end; to whom a lock is busy."""
+"""What this process says of itself: to a broker on the same machine, so that it sees the end, and to those who wait."""
 import functools
 import getpass
 import os

@@ -12,7 +12,20 @@ import asyncio
 import functools
 import inspect
 import threading
-from typing import Any, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Optional, Tuple, TypeVar, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Optional,
+    Tuple,
+    TypeVar,
+    Union,
+    cast,
+)
 
 from distlock import _convert, _queries
 from distlock import _operations as operations
@@ -22,8 +35,11 @@ from distlock._options import Base
 from distlock.client import refuse_later
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
-from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued
+from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued, Terms
 from distlock.v1 import look_pb2 as look
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "connect"]
 
@@ -110,33 +126,34 @@ class Client(Base):
     """As distlock.Client, for asyncio."""
 
     def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-             on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+             on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """An exclusive lock. wait: None until granted, 0 one try, or seconds."""
         return self._one(Lock(key), wait, on_loss, on_queued, options)
 
     def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-               on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+               on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """The lock for reading: beside other readers, and never beside lock(key)."""
         return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
 
     def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
                 on_loss: Optional[Callable[[Held], object]] = None,
-                on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+                on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
         return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
-            on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[HeldAll]:
+            on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[HeldAll]:
         """Up to 64 different locks, all or nothing."""
         return Acquire(self, self._specs(locks, options), wait, HeldAll, on_loss, on_queued)
 
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
-                 on_loss: Optional[Callable[[Held], object]] = None, **options: Any) -> Acquire[Held]:
+                 on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`. value: what observers are told."""
         return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
 
-    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
+               **options: "Unpack[Terms]") -> Callable[[F], F]:
         """Decorates a coroutine function, or a plain one, which becomes one; as Client.locked of distlock."""
 
         def decorate(function: F) -> F:
@@ -211,7 +228,7 @@ class Client(Base):
         return await run(self._core, operations.check_token(namespace, key, token))
 
     async def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
-                               wait: Optional[float] = None, **options: Any) -> Detached:
+                               wait: Optional[float] = None, **options: "Unpack[Terms]") -> Detached:
         """A lease that outlives this process's connection: nobody renews it but the caller."""
         specs = self._specs([Lock(key, mode, permits, limit)], options)
         found = await run(self._core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker))

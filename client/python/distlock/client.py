@@ -14,8 +14,11 @@ from distlock._queries import Queries
 from distlock._threads import Answer, Bell
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
-from distlock.types import Lock, Mode, Options, Outcome, Queued
+from distlock.types import Lock, Mode, Options, Outcome, Queued, Terms
 from distlock.v1 import lock_pb2
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Key = Union[str, Callable[..., str]]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -256,7 +259,7 @@ class Body:
 def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
     """TypeError: the lock would be given back before the function's body runs. awaits: the decorated one awaits it."""
     name = getattr(function, "__qualname__", repr(function))
-    for one in (function, getattr(function, "__call__", None)):  # also of an object that is called
+    for one in (function, type(function).__call__):  # also of an object that is called
         if inspect.iscoroutinefunction(one) and not awaits:
             raise TypeError(f"{name} is a coroutine function: decorate it with locked of distlock.aio")
         if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
@@ -272,34 +275,35 @@ class Client(Queries):
     """
 
     def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-             on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+             on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """An exclusive lock."""
         return self._one(Lock(key), wait, on_loss, on_queued, options)
 
     def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-               on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+               on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """The lock for reading: beside other readers, and never beside lock(key)."""
         return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
 
     def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
                 on_loss: Optional[Callable[[Held], object]] = None,
-                on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+                on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
         return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
-            on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[HeldAll]:
+            on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[HeldAll]:
         """Up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which name them
         in different orders do not wait for each other in a circle."""
         return Acquire(self, self._specs(locks, options), wait, HeldAll, on_loss, on_queued)
 
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
-                 on_loss: Optional[Callable[[Held], object]] = None, **options: Any) -> Acquire[Held]:
+                 on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`, which is the lock of that name. value: what observers are told."""
         return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
 
-    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
+               **options: "Unpack[Terms]") -> Callable[[F], F]:
         """Decorates a function: each call holds the lock. key: may be a function of the call's arguments. busy: what a
         call returns instead of raising Busy, such as distlock.SKIP."""
 

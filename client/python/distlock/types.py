@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple, TypedDict
 
 
 class Mode(Enum):
@@ -68,6 +68,22 @@ class Options:
     reentrant: bool = False
     resume: bool = False
     min_hold: float = 0
+
+
+class Terms(TypedDict, total=False):
+    """The fields of Options, as keyword arguments of what takes a lock."""
+
+    namespace: str
+    ttl: Optional[float]
+    max_hold: float
+    lock_delay: float
+    policy: Optional[Policy]
+    on_disconnect: OnDisconnect
+    owner: str
+    metadata: Mapping[str, str]
+    reentrant: bool
+    resume: bool
+    min_hold: float
 
 
 @dataclass(frozen=True)
