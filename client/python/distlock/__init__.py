@@ -29,13 +29,14 @@ from distlock.types import (
                             Outcome,
                             Policy,
                             Queued,
+                            Tls,
                             Waiting,
 )
 from distlock.version import __version__
 
 __all__ = ["SKIP", "Acquire", "Block", "Busy", "Client", "ClientClosed", "Detached", "DistlockError", "Held", "HeldAll",
            "Holder", "InvalidRequest", "Leader", "Lock", "LockInfo", "LockLost", "Mode", "Observer", "OnDisconnect",
-           "Options", "Outcome", "Policy", "Queued", "Refused", "Unavailable", "Waiting", "__version__", "aio",
+           "Options", "Outcome", "Policy", "Queued", "Refused", "Tls", "Unavailable", "Waiting", "__version__", "aio",
            "connect"]
 
 atexit.register(close_all)

@@ -18,6 +18,7 @@ if "grpc" not in sys.modules:
 import grpc
 
 from distlock import _bearer, _fork, _tls
+from distlock._access import FROM_ENVIRONMENT, Access
 from distlock._clock import SECOND
 from distlock._relay import RelayChannel
 from distlock.errors import Refused
@@ -88,8 +89,9 @@ def check_addresses(text: str) -> None:
 class Addresses:
     """The brokers in a random order, which one is to be tried next, and when."""
 
-    def __init__(self, text: str, shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
-        self.all = split_addresses(text)
+    def __init__(self, text: str, access: Access = FROM_ENVIRONMENT,
+                 shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
+        self.text, self.access, self.all = text, access, split_addresses(text)
         shuffle(self.all)
         self._present = self._tried = 0
         self._bound = FIRST_PAUSE
@@ -97,6 +99,13 @@ class Addresses:
     @property
     def present(self) -> str:
         return self.all[self._present]
+
+    def open(self, address: str) -> Any:
+        return open_channel(address, self.access)
+
+    def bearer(self, address: str) -> Optional[str]:
+        """The token that is shown there now."""
+        return _bearer.bearer(address, self.access)
 
     def next(self) -> bool:
         """After an attempt that failed. False: each has been tried since the last success, so pause."""
@@ -158,17 +167,18 @@ def starts_slowly() -> bool:
     return _anchor.used_in not in (None, _fork.generation)
 
 
-def open_channel(address: str) -> Any:
+def open_channel(address: str, access: Access = FROM_ENVIRONMENT) -> Any:
     """A grpc.Channel; or its like, when an ancestor of this process has used gRPC."""
     if _anchor.used_in is None:
         _befriend_green_threads()
         _anchor.used_in = _fork.generation
         _anchor.channel = grpc.insecure_channel("unix:///nowhere", options=OPTIONS)  # does not connect without a call
     if _anchor.used_in != _fork.generation:
-        return RelayChannel(address)
+        return RelayChannel(address, access)
+    options: List[Any] = list({**dict(OPTIONS), **dict(access.options)}.items())
     secure = address.startswith(_tls.SCHEME)
-    channel = _tls.open_secure(address, OPTIONS) if secure else grpc.insecure_channel(address, options=OPTIONS)
-    return _bearer.with_token(channel, address)
+    channel = _tls.open_secure(address, options, access) if secure else grpc.insecure_channel(address, options=options)
+    return _bearer.with_token(channel, address, access)
 
 
 def open_session(channel: Any, requests: Iterator[wire.SessionRequest]) -> Any:

@@ -16,7 +16,7 @@ import threading
 import weakref
 from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
 
-from distlock import _bearer, _channel, _fork, _process, _status
+from distlock import _channel, _fork, _process, _status
 from distlock._calls import Calls
 from distlock._clock import NEVER, SECOND
 from distlock._clock import now as clock
@@ -48,7 +48,7 @@ class Stream:
         # A half-close would count as a break: this goes on until the broker ends the call, or it is cancelled.
         while not self.ended:
             looks = self.link.heartbeat_due and self.link.authenticates
-            token = _bearer.bearer(self.address) if looks else None
+            token = self.core.addresses.bearer(self.address) if looks else None
             message = self.core.turn(functools.partial(self._pack, token))
             if message is not None:
                 self.writing = clock()
@@ -70,8 +70,8 @@ class Stream:
         channel = None
         failure: Optional[Refused] = None
         try:
-            channel = _channel.open_channel(self.address)
-            self.link.shown = _bearer.bearer(self.address)
+            channel = self.core.addresses.open(self.address)
+            self.link.shown = self.core.addresses.bearer(self.address)
             self.call = _channel.open_session(channel, self.messages())
             for response in self.call:
                 self.core.turn(functools.partial(self.core.on_response, self, response))
@@ -98,15 +98,14 @@ class Stream:
 class Core:
     """`on_draining(seconds)`: the broker goes down, and not all locks can follow to another one."""
 
-    def __init__(self, address: str, label: str, unreachable_after: Optional[int],
+    def __init__(self, addresses: _channel.Addresses, label: str, unreachable_after: Optional[int],
                  on_draining: Callable[[float], object],
                  on_session: Optional[Callable[[str, str], object]] = None, ends_with_process: bool = True) -> None:
         self.generation = _fork.generation
         self._ends_with_process = ends_with_process
-        self.addresses = _channel.Addresses(address)
-        self.calls = Calls(self.addresses)
+        self.addresses, self.calls = addresses, Calls(addresses)
         try_patience = CONNECT_TIMEOUT if _channel.starts_slowly() else TRY_PATIENCE
-        self.table = LockTable(address, len(self.addresses.all), label, unreachable_after, try_patience)
+        self.table = LockTable(addresses.text, len(addresses.all), label, unreachable_after, try_patience)
         self.callbacks = Worker()
         self.table.tell_draining = lambda left: self.callbacks(functools.partial(on_draining, left / SECOND))
         self._on_session = on_session

@@ -7,7 +7,8 @@ import sys
 from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from distlock import _bearer, _convert, _fork, _tls
-from distlock._channel import check_addresses, check_threads, default_address
+from distlock._access import FROM_ENVIRONMENT, Access
+from distlock._channel import Addresses, check_addresses, check_threads, default_address
 from distlock._clock import nanoseconds
 from distlock._core import Core
 from distlock._threads import owned
@@ -25,12 +26,13 @@ class Base:
     def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: Optional[float],
                  options: Options,
                  on_draining: Optional[Callable[[float], object]], observer: Optional[Observer],
-                 ends_with_process: bool = True) -> None:
+                 ends_with_process: bool = True, access: Access = FROM_ENVIRONMENT) -> None:
         check_threads()
         self.address = address or default_address()
         check_addresses(self.address)
-        _tls.check(self.address)
-        _bearer.check(self.address)
+        _tls.check(self.address, access)
+        _bearer.check(self.address, access)
+        self._access = access
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = None if unreachable_after is None else nanoseconds(unreachable_after)
         self._options = options
@@ -45,8 +47,8 @@ class Base:
         core = self._cores.get(_fork.generation)
         if core is None and not self._closed:
             session = self._observer.session if self._observer is not None else None
-            core = Core(self.address, self.label, self._unreachable_after, self._on_draining, session,
-                        self._ends_with_process)
+            core = Core(Addresses(self.address, self._access), self.label, self._unreachable_after, self._on_draining,
+                        session, self._ends_with_process)
             # When nobody has this client any more, nor a lock of it.
             core.owner = owned(self, core.mail.put, functools.partial(core.close, 0))
             core = self._cores.setdefault(_fork.generation, core)  # another thread may have come here

@@ -11,6 +11,7 @@ A client may be used by several event loops. Its session runs on threads of its 
 import asyncio
 import functools
 import inspect
+import os
 import threading
 from typing import (
     TYPE_CHECKING,
@@ -29,13 +30,14 @@ from typing import (
 
 from distlock import _convert, _queries
 from distlock import _operations as operations
+from distlock._access import ChannelOptions, access
 from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
 from distlock._options import Base
 from distlock.client import refuse_later
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
-from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued, Terms
+from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued, Terms, Tls
 from distlock.v1 import look_pb2 as look
 
 if TYPE_CHECKING:
@@ -260,6 +262,9 @@ class Client(Base):
 
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
-            observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
+            observer: Optional[Observer] = None, ends_with_process: bool = True, tls: Optional[Tls] = None,
+            token: Optional[str] = None, token_file: Union[str, "os.PathLike[str]", None] = None,
+            channel_options: Optional[ChannelOptions] = None) -> Client:
     """A client for asyncio, with the arguments of distlock.connect. on_draining is called on a thread of the client."""
-    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process)
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process,
+                  access(tls, token, token_file, channel_options))

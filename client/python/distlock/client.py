@@ -2,11 +2,13 @@
 """The client for threads. distlock.aio has the one for asyncio; both read alike."""
 import functools
 import inspect
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
 
 from distlock import _convert
+from distlock._access import ChannelOptions, access
 from distlock._core import Core
 from distlock._held import Claim, Holding, closed_or
 from distlock._options import ELECTION_VALUE, Base
@@ -14,7 +16,7 @@ from distlock._queries import Queries
 from distlock._threads import Answer, Bell
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
-from distlock.types import Lock, Mode, Options, Outcome, Queued, Terms
+from distlock.types import Lock, Mode, Options, Outcome, Queued, Terms, Tls
 from distlock.v1 import lock_pb2
 
 if TYPE_CHECKING:
@@ -349,7 +351,9 @@ class Client(Queries):
 
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
-            observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
+            observer: Optional[Observer] = None, ends_with_process: bool = True, tls: Optional[Tls] = None,
+            token: Optional[str] = None, token_file: Union[str, "os.PathLike[str]", None] = None,
+            channel_options: Optional[ChannelOptions] = None) -> Client:
     """A client for threads. Does not wait for the connection; the first call makes it.
 
     address: brokers of one store, separated by commas, each a gRPC target: "unix:///path" or "host:port". One is used,
@@ -363,6 +367,11 @@ def connect(address: Optional[str] = None, *, label: Optional[str] = None, unrea
     observer: hooks for tracing and metrics.
     ends_with_process: by a unix socket, on Linux 6.9, locks are free at once when this process has ended, however it
         did. False where another process acts under them: then after the last promise has passed, up to 3 s.
+    tls, token, token_file: which authorities the client trusts, and how it proves who it is. None: as the DISTLOCK_TLS_
+        variables and DISTLOCK_TOKEN_FILE say. The file of a token is read anew for each use; a token leaves this
+        machine by TLS only.
+    channel_options: gRPC's, in the place of those of this package: {"grpc.primary_user_agent": "reports"}.
     """
-    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process)
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process,
+                  access(tls, token, token_file, channel_options))
 

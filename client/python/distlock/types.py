@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values that this package takes and returns. Durations are in seconds; times are datetimes in UTC."""
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Dict, Mapping, Optional, Tuple, TypedDict
+from typing import Dict, Mapping, Optional, Tuple, TypedDict, Union
 
 
 class Mode(Enum):
@@ -68,6 +69,21 @@ class Options:
     reentrant: bool = False
     resume: bool = False
     min_hold: float = 0
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files for brokers at tls://host:port; they are read again at each connect.
+
+    ca: the brokers' authorities; None: the system's.
+    cert, key: this client's own certificate and its key, both or none.
+    server_name: the name that the broker's certificate must have, if it is not the host of the address.
+    """
+
+    ca: Union[str, "os.PathLike[str]", None] = None
+    cert: Union[str, "os.PathLike[str]", None] = None
+    key: Union[str, "os.PathLike[str]", None] = None
+    server_name: Optional[str] = None
 
 
 class Terms(TypedDict, total=False):
