@@ -29,6 +29,7 @@ from distlock.types import (
                             Outcome,
                             Policy,
                             Queued,
+                            Stats,
                             Tls,
                             Waiting,
 )
@@ -36,7 +37,7 @@ from distlock.version import __version__
 
 __all__ = ["SKIP", "Acquire", "Block", "Busy", "Client", "ClientClosed", "Detached", "DistlockError", "Held", "HeldAll",
            "Holder", "InvalidRequest", "Leader", "Lock", "LockInfo", "LockLost", "Mode", "Observer", "OnDisconnect",
-           "Options", "Outcome", "Policy", "Queued", "Refused", "Tls", "Unavailable", "Waiting", "__version__", "aio",
-           "connect"]
+           "Options", "Outcome", "Policy", "Queued", "Refused", "Stats", "Tls", "Unavailable", "Waiting", "__version__",
+           "aio", "connect"]
 
 atexit.register(close_all)

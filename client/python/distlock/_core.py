@@ -7,7 +7,7 @@ reconnects.
 2. The table's turns are this package's threads': nothing of the program can interrupt one, or leave it half done. The
    mutex is theirs alone, and held neither across a gRPC operation nor a callback.
 3. Commands that gather while a message is being written leave in the next one, together.
-4. Callbacks of the program run on a thread of their own (Core.tell), so that one that blocks costs no lock.
+4. Callbacks of the program run on a thread of their own (callbacks), so that one that blocks costs no lock.
 """
 import collections
 import functools
@@ -117,6 +117,7 @@ class Core:
         self._armed = 0  # when it wakes by itself
         self._reconnect_at = 0
         self._closed, self._closed_at = Bell(), NEVER
+        self.when_drained: List[Callable[[], object]] = []  # added to in a turn
         _all.add(self)
         _fork.watch(self)
 
@@ -147,13 +148,6 @@ class Core:
             self.post(self.table.notice, lease)
         return False
 
-    def tell(self, callback: Callable[[], object]) -> None:
-        """Runs a callback of the program on the thread for those."""
-        if self.generation == _fork.generation:
-            self.callbacks(callback)
-        else:  # a child of fork does not have that thread
-            spawn(callback, answers=False)
-
     def after_fork(self) -> None:
         """In a child: nothing of this can be used, nor destroyed."""
         _fork.keep(self)
@@ -173,6 +167,8 @@ class Core:
                 method, values = self.inbox.popleft()
                 method(*values, now, fx)
             result = act(now, fx)
+            while self.when_drained and self.table.drained:
+                fx.append((self.when_drained.pop(), ()))
             for stream in self._streams():
                 if self.table.ready(stream.link):
                     stream.bell.ring()

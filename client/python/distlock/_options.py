@@ -10,11 +10,13 @@ from distlock import _bearer, _convert, _fork, _tls
 from distlock._access import FROM_ENVIRONMENT, Access
 from distlock._channel import Addresses, check_addresses, check_threads, default_address
 from distlock._clock import nanoseconds
+from distlock._clock import now as clock
 from distlock._core import Core
+from distlock._lease import Phase
 from distlock._threads import owned
 from distlock.errors import ClientClosed, InvalidRequest
 from distlock.hooks import Observer
-from distlock.types import Lock, Mode, Options
+from distlock.types import Lock, Mode, Options, Stats
 from distlock.v1 import lock_pb2
 
 ELECTION_VALUE = "distlock.election"  # the metadata entry that holds a leader's value
@@ -61,6 +63,22 @@ class Base:
         """Whether a session is open at this moment. The first call of this client connects."""
         core = self._cores.get(_fork.generation)
         return core is not None and core.table.link.opened
+
+    def stats(self) -> Stats:
+        """What this client holds and waits for at this moment. Asks no broker, and waits for nothing."""
+        core = self._cores.get(_fork.generation)
+        leases = list(core.table.live.values()) if core is not None else []
+        held = [lease for lease in leases if core is not None and core.held(lease)]
+        at_risk = [lease for lease in held if core is not None and core.table.at_risk(lease, clock())]
+        waiting = [lease for lease in leases if lease.phase <= Phase.GRANTED]
+        return Stats(len(held), len(at_risk), len(waiting), self.connected)
+
+    def _when_drained(self, tell: Callable[[], object]) -> bool:
+        """False: it never had anything, and does not call `tell`."""
+        core = self._cores.get(_fork.generation)
+        if core is not None:
+            core.post(lambda now, fx: core.when_drained.append(tell))
+        return core is not None
 
     def _close(self) -> None:
         self._closed = True

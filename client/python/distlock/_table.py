@@ -63,6 +63,11 @@ class TableBase:
         return min(self.ends_at, self.moves_at, *(min(link.session.deadline, link.heartbeat_at)
                                                   for link in self.links if link.streaming))
 
+    @property
+    def drained(self) -> bool:
+        """Nothing is held, waited for, or on its way back."""
+        return not (self.live or self.asked or self.leftovers)
+
     def take_ids(self, count: int = 1) -> int:
         first = self.next_id
         self.next_id += count

@@ -245,6 +245,15 @@ class Client(Base):
         made._client = self
         return made
 
+    async def drained(self, timeout: Optional[float] = None) -> bool:
+        """Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back.
+        False: not within `timeout` seconds."""
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        if self._when_drained(functools.partial(bridge.post, settle, future, True)):
+            await asyncio.wait([future], timeout=timeout)
+            return future.done()
+        return True
+
     async def close(self) -> None:
         """Gives all locks back and waits at most a second for the broker's answer."""
         await asyncio.get_running_loop().run_in_executor(None, self._close)

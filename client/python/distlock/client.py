@@ -82,7 +82,7 @@ class Held(Holding):
         def tell() -> None:
             held = handle()
             if held is not None:
-                core.tell(functools.partial(callback, held))
+                core.callbacks(functools.partial(callback, held))
 
         self._on_end(tell)
 
@@ -221,7 +221,7 @@ class Acquire(Generic[H]):
         tell = self._on_queued
         if tell is None:
             return None
-        return lambda queued: core.tell(lambda: tell(_convert.queued(queued)))
+        return lambda queued: core.callbacks(lambda: tell(_convert.queued(queued)))
 
     def __enter__(self) -> H:
         body: Optional[Body] = getattr(self._entered, "body", lambda: None)()
@@ -333,6 +333,12 @@ class Client(Queries):
             return cast(F, call)
 
         return decorate
+
+    def drained(self, timeout: Optional[float] = None) -> bool:
+        """Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back.
+        False: not within `timeout` seconds. For a shutdown that lets the work end, before close()."""
+        answer = Answer()
+        return not self._when_drained(functools.partial(answer, True)) or answer.get(timeout) is not None
 
     def close(self) -> None:
         """Gives all locks back, and waits at most a second for the answer. Calls that wait raise ClientClosed."""

@@ -189,6 +189,17 @@ class Queued:
 
 
 @dataclass(frozen=True)
+class Stats:
+    """What a client has at one moment. held: locks that it holds; at_risk: those of them that it may soon lose;
+    waiting: locks that it has asked for. connected: whether its session is open."""
+
+    held: int
+    at_risk: int
+    waiting: int
+    connected: bool
+
+
+@dataclass(frozen=True)
 class Leader:
     """Who leads an election, as others see it."""
 
