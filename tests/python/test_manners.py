@@ -121,3 +121,12 @@ def test_a_shutdown_in_a_loop_waits_until_all_is_given_back(broker):
         await dl.close()
 
     asyncio.run(work())
+
+
+def test_a_program_may_depend_on_a_protocol():
+    """mypy compares them whole; here: that each name is there."""
+    for locks, client in ((distlock.Locks, distlock.Client), (distlock.aio.Locks, distlock.aio.Client)):
+        for name, method in inspect.getmembers(locks, inspect.isfunction):
+            if not name.startswith("_"):
+                wanted, found = (inspect.signature(one).parameters for one in (method, getattr(client, name)))
+                assert wanted.keys() <= found.keys()

@@ -20,6 +20,7 @@ import grpc
 from distlock import _bearer, _fork, _tls
 from distlock._access import FROM_ENVIRONMENT, Access
 from distlock._clock import SECOND
+from distlock._clock import now as clock
 from distlock._relay import RelayChannel
 from distlock.errors import Refused
 from distlock.v1 import lock_service_pb2 as wire
@@ -87,7 +88,10 @@ def check_addresses(text: str) -> None:
 
 
 class Addresses:
-    """The brokers in a random order, which one is to be tried next, and when."""
+    """The brokers in a random order, which one is to be tried next, and when; how they are reached, and the clock by
+    which they are believed."""
+
+    clock = staticmethod(clock)
 
     def __init__(self, text: str, access: Access = FROM_ENVIRONMENT,
                  shuffle: Callable[[List[str]], None] = random.shuffle) -> None:

@@ -19,7 +19,6 @@ from typing import Any, Callable, Deque, Iterator, List, Optional, Tuple
 from distlock import _channel, _fork, _process, _status
 from distlock._calls import Calls
 from distlock._clock import NEVER, SECOND
-from distlock._clock import now as clock
 from distlock._lease import Effects, Lease, Link, Phase
 from distlock._lock_table import CONNECT_TIMEOUT, TRY_PATIENCE, LockTable
 from distlock._threads import Bell, Mailbox, OneThread, Worker, spawn
@@ -51,7 +50,7 @@ class Stream:
             token = self.core.addresses.bearer(self.address) if looks else None
             message = self.core.turn(functools.partial(self._pack, token))
             if message is not None:
-                self.writing = clock()
+                self.writing = self.core.clock()
                 yield message
                 self.writing = 0
             if message is None or not (self.core.inbox or self.link.ready()):
@@ -103,7 +102,7 @@ class Core:
                  on_session: Optional[Callable[[str, str], object]] = None, ends_with_process: bool = True) -> None:
         self.generation = _fork.generation
         self._ends_with_process = ends_with_process
-        self.addresses, self.calls = addresses, Calls(addresses)
+        self.addresses, self.calls, self.clock = addresses, Calls(addresses), addresses.clock
         try_patience = CONNECT_TIMEOUT if _channel.starts_slowly() else TRY_PATIENCE
         self.table = LockTable(addresses.text, len(addresses.all), label, unreachable_after, try_patience)
         self.callbacks = Worker()
@@ -125,7 +124,7 @@ class Core:
         """Has `method(*values, now, fx)` called in the table's next turn."""
         self.inbox.append((method, values))
         stream: Optional[Stream] = self.table.link.stream
-        if stream is not None and stream.link.opened and clock() - (stream.writing or NEVER) < LONG_WRITE:
+        if stream is not None and stream.link.opened and self.clock() - (stream.writing or NEVER) < LONG_WRITE:
             stream.bell.ring()
         else:
             self.mail.put(None)
@@ -134,14 +133,14 @@ class Core:
     def release(self, lease: Lease, tell: Optional[Callable[[Outcome], object]] = None) -> None:
         self.post(self.table.release, lease, tell)
         if lease.phase == Phase.HELD:
-            self.table.leave_off(lease, clock())  # at once; the turn may come a little later
+            self.table.leave_off(lease, self.clock())  # at once; the turn may come a little later
         lease.owner = None
 
     def held(self, lease: Lease) -> bool:
         """Compares the deadline with the clock, at this moment. What was lost once is lost."""
         if self.generation != _fork.generation or lease.phase != Phase.HELD or lease.ends:
             return False
-        now = clock()
+        now = self.clock()
         if now < lease.deadline:
             return True
         if lease.conclude(*self.table.verdict(lease, now)):
@@ -162,7 +161,7 @@ class Core:
         """Carries out what the program has asked for, then `act`, and tells what comes of it."""
         fx: Effects = []
         with self._mutex:
-            now = clock()
+            now = self.clock()
             while self.inbox:
                 method, values = self.inbox.popleft()
                 method(*values, now, fx)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
 from distlock import _convert, _fork
 from distlock._clock import SECOND
-from distlock._clock import now as clock
 from distlock._core import Core
 from distlock._lease import GIVEN_BACK, Lease, Phase, Request
 from distlock._threads import owned
@@ -145,7 +144,7 @@ class Holding:
     @property
     def valid_for(self) -> float:
         """Seconds until the present deadline, 0 when the lock is not held. Renewals move the deadline."""
-        return max(self._lease.deadline - clock(), 0) / SECOND if self.is_held else 0.0
+        return max(self._lease.deadline - self._core.clock(), 0) / SECOND if self.is_held else 0.0
 
     @property
     def is_held(self) -> bool:
@@ -156,7 +155,7 @@ class Holding:
     @property
     def at_risk(self) -> bool:
         """Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline."""
-        return self.is_held and self._core.table.at_risk(self._lease, clock())
+        return self.is_held and self._core.table.at_risk(self._lease, self._core.clock())
 
     @property
     def cause(self) -> str:

@@ -10,7 +10,6 @@ from distlock import _bearer, _convert, _fork, _tls
 from distlock._access import FROM_ENVIRONMENT, Access
 from distlock._channel import Addresses, check_addresses, check_threads, default_address
 from distlock._clock import nanoseconds
-from distlock._clock import now as clock
 from distlock._core import Core
 from distlock._lease import Phase
 from distlock._threads import owned
@@ -49,14 +48,17 @@ class Base:
         core = self._cores.get(_fork.generation)
         if core is None and not self._closed:
             session = self._observer.session if self._observer is not None else None
-            core = Core(Addresses(self.address, self._access), self.label, self._unreachable_after, self._on_draining,
-                        session, self._ends_with_process)
+            core = Core(self._addresses(), self.label, self._unreachable_after, self._on_draining, session,
+                        self._ends_with_process)
             # When nobody has this client any more, nor a lock of it.
             core.owner = owned(self, core.mail.put, functools.partial(core.close, 0))
             core = self._cores.setdefault(_fork.generation, core)  # another thread may have come here
         if core is None or self._closed:
             raise ClientClosed("the client was closed; make a new one")
         return core
+
+    def _addresses(self) -> Addresses:
+        return Addresses(self.address, self._access)
 
     @property
     def connected(self) -> bool:
@@ -69,7 +71,7 @@ class Base:
         core = self._cores.get(_fork.generation)
         leases = list(core.table.live.values()) if core is not None else []
         held = [lease for lease in leases if core is not None and core.held(lease)]
-        at_risk = [lease for lease in held if core is not None and core.table.at_risk(lease, clock())]
+        at_risk = [lease for lease in held if core is not None and core.table.at_risk(lease, core.clock())]
         waiting = [lease for lease in leases if lease.phase <= Phase.GRANTED]
         return Stats(len(held), len(at_risk), len(waiting), self.connected)
 

@@ -37,13 +37,14 @@ from distlock._options import Base
 from distlock.client import refuse_later
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
+from distlock.protocols import LocksInLoop as Locks
 from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued, Terms, Tls
 from distlock.v1 import look_pb2 as look
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "connect"]
+__all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "Locks", "connect"]
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 T = TypeVar("T")
@@ -267,6 +268,11 @@ class Client(Base):
     def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
              on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
         return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+
+
+if TYPE_CHECKING:
+    def _is_one(client: Client) -> Locks:
+        return client
 
 
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,

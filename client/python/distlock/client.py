@@ -16,6 +16,7 @@ from distlock._queries import Queries
 from distlock._threads import Answer, Bell
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
+from distlock.protocols import Locks
 from distlock.types import Lock, Mode, Options, Outcome, Queued, Terms, Tls
 from distlock.v1 import lock_pb2
 
@@ -353,6 +354,11 @@ class Client(Queries):
     def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
              on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
         return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+
+
+if TYPE_CHECKING:
+    def _is_one(client: Client) -> Locks:
+        return client
 
 
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
