@@ -203,15 +203,15 @@ class Link:
         """The broker has not been heard for too long: the stream must be ended."""
         return self.streaming and now >= self.session.deadline
 
-    def add(self, number: int = 0, **command: Any) -> None:
+    def add(self, command: wire.SessionCommand) -> None:
         """Nothing follows the goodbye."""
         if not self.leaving:
-            self.commands.append(wire.SessionCommand(id=number, **command))
+            self.commands.append(command)
 
     def goodbye(self) -> None:
         """Behind what may be sent now: with the session the broker frees what it has not heard of."""
         self.commands = deque(itertools.islice(self.commands, max(self.most_ahead - self._commands_ahead, 0)))
-        self.add(goodbye=wire.Goodbye())
+        self.add(wire.SessionCommand(goodbye=wire.Goodbye()))
         self.leaving, self.heartbeat_due, self.heartbeat_at = True, False, NEVER
 
     def beat_before_half(self, deadline: int, now: int, granted: bool = False) -> None:

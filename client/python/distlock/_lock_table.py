@@ -112,7 +112,7 @@ class LockTable(TableBase):
         """The present link has a new stream. claim: of this process, for a broker that can see its end."""
         self.link.reset(now, CONNECT_TIMEOUT, streaming=True)
         opening = wire.OpenSession(client=self.label, generation=self.sessions, process=claim)
-        self.link.add(self.take_ids(), open=opening)
+        self.link.add(wire.SessionCommand(id=self.take_ids(), open=opening))
         self.sessions += 1
         for lease in self.live.values():
             lease.stays = False
@@ -123,8 +123,7 @@ class LockTable(TableBase):
         self.ready(link)
         if token is not None and token != link.shown and not link.leaving:
             link.shown = token
-            proof = lock_pb2.Authenticate(authorization=token)
-            self.ask(link, functools.partial(self._shown, link), authenticate=proof)
+            self.ask(link, functools.partial(self._shown, link), authenticate={"authorization": token})
             link.commands.rotate(1)  # before what it is to let in
         return link.pack(now)
 

@@ -81,7 +81,7 @@ class TableBase:
         """Sends a command; `heard` gets its answer, or UNREACHABLE when the stream breaks before."""
         number = self.take_ids()
         self.asked[number] = (link, heard)
-        link.add(number, **command)
+        link.add(wire.SessionCommand(id=number, **command))
         return number
 
     def answer(self, command: int, answer: Answer, now: int, fx: Effects) -> bool:
@@ -134,7 +134,7 @@ class TableBase:
             if lease.phase == Phase.GRANTED:
                 self.send_release(link, lease.id, Return(lease))
             elif lease.phase == Phase.WAITING:
-                link.add(cancel=wire.CancelAcquire(acquire_id=lease.id))
+                link.add(wire.SessionCommand(cancel=wire.CancelAcquire(acquire_id=lease.id)))
 
     def send(self, request: Request, now: int, fx: Effects) -> None:
         """Sends a request through the present session, unless it must wait for something."""
@@ -150,12 +150,14 @@ class TableBase:
                 text = f"the request has {request.bytes} bytes, and this broker takes {link.max_bytes}: ask for fewer"
                 self.refuse(request, kind_of("INVALID_ARGUMENT")("INVALID_ARGUMENT", text), fx)
             return  # goes when the broker has told its limit
+        command = wire.SessionCommand(id=request.leases[0].id)
+        command.acquire.request_id = request.request_id
         for lease in request.leases:
             if request.wait_until != NEVER:
                 lease.spec.max_wait.FromNanoseconds(max(request.wait_until - now, LEAST_WAIT))
+            command.acquire.locks.append(lease.spec)
             lease.link = link
-        link.add(request.leases[0].id, acquire=wire.AcquireLocks(
-            request_id=request.request_id, locks=[lease.spec for lease in request.leases]))
+        link.add(command)
 
     def send_held_back(self, now: int, fx: Effects) -> None:
         for request in self.waiting() if self.link.usable else ():
@@ -329,7 +331,7 @@ class TableBase:
             self.asked[number] = (link, functools.partial(self._on_adoption, link, hold))
             if hold.change is not None:
                 hold.change.sent = hold.change.spec
-        link.add(first, adopt=self._adopt(holds[0], key, len(holds)))
+        link.add(wire.SessionCommand(id=first, adopt=self._adopt(holds[0], key, len(holds))))
 
     def _free_leftovers(self, link: Link) -> None:
         """Adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in these:
@@ -466,4 +468,4 @@ class TableBase:
 
     def give_up(self, link: Link, command: int) -> None:
         """A former session has granted what has gone to another one, which is never believed in: it is to free that."""
-        link.add(self.take_ids(), release=wire.ReleaseLease(acquire_id=command))
+        link.add(wire.SessionCommand(id=self.take_ids(), release=wire.ReleaseLease(acquire_id=command)))
