@@ -10,7 +10,7 @@ from distlock import _convert, _fork
 from distlock._clock import SECOND
 from distlock._core import Core
 from distlock._lease import GIVEN_BACK, Lease, Phase, Request
-from distlock._threads import owned
+from distlock._threads import owned, spawn
 from distlock.errors import ClientClosed, LockLost, Refused
 from distlock.hooks import Observer
 from distlock.types import Mode
@@ -36,6 +36,14 @@ def observe(observer: Optional[Observer], method: str, *values: Any) -> Any:
     except Exception:
         log.exception("the observer's method %s failed", method)
         return None
+
+
+def call_back(core: Core, callback: Callable[[], object]) -> None:
+    """Runs a callback of the program on the client's thread for those."""
+    if core.generation == _fork.generation:
+        core.callbacks(callback)
+    else:  # a child of fork does not have that thread
+        spawn(callback, answers=False)
 
 
 class Claim:

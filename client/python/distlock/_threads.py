@@ -10,8 +10,6 @@ import threading
 import weakref
 from typing import Any, Callable, List, Optional
 
-from distlock import _fork
-
 log = logging.getLogger("distlock")
 
 
@@ -138,14 +136,10 @@ class Worker:
     IDLE_S = 5
 
     def __init__(self) -> None:
-        self._generation = _fork.generation
         self._given: "queue.SimpleQueue[Callable[[], object]]" = queue.SimpleQueue()
         self._thread = OneThread(self._run, lambda: not self._given.empty(), answers=False)
 
     def __call__(self, work: Callable[[], object]) -> None:
-        if self._generation != _fork.generation:  # a child of fork does not have that thread
-            spawn(work, answers=False)
-            return
         self._given.put(work)
         self._thread.ensure()
 

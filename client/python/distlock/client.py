@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, List, Option
 from distlock import _convert
 from distlock._access import ChannelOptions, access
 from distlock._core import Core
-from distlock._held import Claim, Holding, closed_or
+from distlock._held import Claim, Holding, call_back, closed_or
 from distlock._options import ELECTION_VALUE, Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
@@ -83,7 +83,7 @@ class Held(Holding):
         def tell() -> None:
             held = handle()
             if held is not None:
-                core.callbacks(functools.partial(callback, held))
+                call_back(core, functools.partial(callback, held))
 
         self._on_end(tell)
 
@@ -222,7 +222,7 @@ class Acquire(Generic[H]):
         tell = self._on_queued
         if tell is None:
             return None
-        return lambda queued: core.callbacks(lambda: tell(_convert.queued(queued)))
+        return lambda queued: call_back(core, lambda: tell(_convert.queued(queued)))
 
     def __enter__(self) -> H:
         body: Optional[Body] = getattr(self._entered, "body", lambda: None)()
