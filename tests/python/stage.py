@@ -42,7 +42,9 @@ class Stage:
     def __init__(self, brokers=1, unreachable_after=10, opened=True, **options):
         self.now = ns(1000)
         patience = None if unreachable_after is None else ns(unreachable_after)
-        self.table = LockTable("there", brokers, "test", patience, ns(5))
+        self.table = LockTable("there", brokers, "test", patience, ns(1))
+        self.draining = []
+        self.table.tell_draining = self.draining.append
         if opened:
             self.start()
             self.opened(**options)
@@ -126,8 +128,8 @@ class Stage:
         message.time_left.FromNanoseconds(ns(seconds))
         self.hear(draining=message)
 
-    def breaks(self, link=None, cause="DISCONNECTED"):
-        self.do("on_broken", self.table.link if link is None else link, cause, "the stream ended")
+    def breaks(self, link=None, cause="DISCONNECTED", failure=None):
+        self.do("on_broken", self.table.link if link is None else link, cause, "the stream ended", failure)
 
     def acquire(self, key="k", wait=None, mode=Mode.EXCLUSIVE, **options):
         return Hold(self, [_convert.spec(key, mode, Options(**options))], wait)

@@ -6,6 +6,7 @@ import pytest
 
 import distlock
 from distlock._bearer import bearer
+from distlock.v1 import look_pb2
 
 
 def test_the_token_of_the_file_is_shown(monkeypatch, tmp_path):
@@ -69,3 +70,42 @@ def test_a_port_is_needed_and_fits(address, problem):
                                      "/x", "ipv4:127.0.0.1:1", "ipv6:[::1]:1"])
 def test_addresses_that_are_good(address):
     distlock.connect(address).close()
+
+
+def test_a_token_as_an_argument(monkeypatch, tmp_path, broker, connect):
+    path, shown = tmp_path / "token", []
+    monkeypatch.setenv("DISTLOCK_TOKEN_FILE", str(tmp_path / "no such file"))
+
+    def look(request, context):
+        told = dict(context.invocation_metadata())
+        shown.append((told.get("authorization"), told["user-agent"].split()[0]))
+        return look_pb2.GetLockResponse()
+
+    broker.unary["GetLock"] = look
+    path.write_text("by-file\n")
+    by_file = connect(broker.url, token_file=path)
+    for client in (connect(broker.url, token="given"), by_file,
+                   connect(broker.url, token="given", channel_options=[("grpc.primary_user_agent", "mine")])):
+        client.inspect("k")
+    path.write_text("renewed\n")
+    by_file.inspect("k")
+    assert [one[0] for one in shown] == ["Bearer given", "Bearer by-file", "Bearer given", "Bearer renewed"]
+    assert [one[1] == "mine" for one in shown] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("more, problem", [
+    ({"token": "a b"}, "token: it holds no token"), ({"token": ""}, "token: it is empty"),
+    ({"token": "a", "token_file": "/x"}, "token and token_file are given"),
+    ({"token_file": "/no/such"}, "token_file: cannot read '/no/such'"),
+    ({"tls": distlock.Tls(ca="/x")}, "tls is given, but no address"),
+    ({"address": "tls://h:1", "tls": distlock.Tls(ca="/no/such")}, "tls.ca: cannot read '/no/such'"),
+    ({"address": "tls://h:1", "tls": distlock.Tls(cert=__file__)}, f"tls.cert: '{__file__}' holds no PEM block"),
+])
+def test_arguments_that_cannot_be_used_are_named(more, problem):
+    for connect in (distlock.connect, distlock.aio.connect):
+        with pytest.raises(ValueError, match=re.escape(problem)):
+            connect(**{"address": "unix:///s", **more})
+
+
+def test_a_token_is_not_printed():
+    assert "given" not in repr(distlock.connect("unix:///s", token="given")._access)

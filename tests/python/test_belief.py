@@ -196,9 +196,9 @@ def test_silence_for_a_validity_ends_the_session():
     stage = Stage()
     hold = stage.hold()
     stage.live(2.9, answer=False)
-    assert hold.held and not stage.table.lapsed(stage.table.link, stage.now)
+    assert hold.held and not stage.table.link.lapsed(stage.now)
     stage.tick(0.1)
-    assert stage.table.lapsed(stage.table.link, stage.now)
+    assert stage.table.link.lapsed(stage.now)
     assert not hold.held
 
 
@@ -209,7 +209,7 @@ def test_a_late_ack_does_not_revive_the_session():
     seq = stage.beat()
     stage.wait(2)  # the promise of this ack would go on for a second
     stage.ack(seq)
-    assert stage.table.lapsed(stage.table.link, stage.now)
+    assert stage.table.link.lapsed(stage.now)
 
 
 @says("is not handed to the program. It is still held: send a heartbeat, and hand it out if the next ack makes "

@@ -6,7 +6,7 @@ import distlock
 import grpc
 import pytest
 from contract import says
-from distlock import _channel, _core, _status
+from distlock import _channel, _status
 from distlock.v1 import look_pb2
 from fake_broker import FakeBroker, eventually
 
@@ -344,4 +344,4 @@ def test_one_session_and_no_thread_for_each_lock(broker, connect):
     before = threading.active_count()
     held = [dl.lock(str(i)).acquire() for i in range(200)]
     assert threading.active_count() < before + 20 and len(broker.sessions) == 1
-    assert all(held) and _core.clock() > 0
+    assert all(held) and dl._core.clock() > 0

@@ -249,7 +249,7 @@ def test_a_lease_that_cannot_move_stays():
     stage = Drained()
     stage.refuse(stage.adopt.id, "NOT_SUPPORTED")
     assert stage.held.held and stage.held.lease.link is stage.former
-    assert stage.table.draining_for is not None
+    assert stage.draining == [30 * SECOND]
     stage.breaks(stage.former)
     assert stage.held.lost == 1
 
@@ -325,6 +325,16 @@ def test_a_release_during_the_move_goes_to_both(here, there, outcome):
     assert told == [outcome]
 
 
+@says("A former session whose broker does not drain is told the lease_id instead")
+def test_a_release_while_what_is_shown_changes():
+    stage, told = Stage(), []
+    hold = stage.hold(lease_id="old")
+    asked = proclaim(stage, hold, "new", [])
+    released = [one.release for one in stage.release(hold, told.append)]
+    assert [(one.acquire_id, one.lease_id) for one in released] == [(0, "old"), (asked[0].id, "")]
+    assert not hold.held and told == []
+
+
 @says("and the program wants the lease to outlive that: adopt it in the next session, wherever that is.")
 def test_resume_after_a_break():
     stage = Stage()
@@ -369,3 +379,19 @@ def test_a_lease_that_ended_between_two_sessions_is_freed_by_the_next():
     commands = stage.sent()
     assert stage.names(commands) == ["adopt", "release"]
     assert commands[1].release.acquire_id == commands[0].id and commands[1].release.lapsed
+
+
+def test_what_ended_between_two_sessions_is_freed_also_by_a_broker_that_adopts_nothing():
+    stage = Stage()
+    hold = stage.hold(lease_id="left")
+    stage.release(hold)
+    stage.breaks()
+    stage.start()
+    stage.opened(features=())
+    released = [one.release for one in stage.sent() if one.HasField("release")]
+    assert [(one.acquire_id, one.lease_id, one.lapsed) for one in released] == [(0, "left", False)]
+    stage.hear(id=stage.table.next_id - 1, released=wire.LeaseReleased(outcome=wire.RELEASE_OUTCOME_RELEASED))
+    stage.breaks()
+    stage.start()
+    stage.opened()
+    assert stage.names() == []

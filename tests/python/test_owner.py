@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import functools
 import gc
 import logging
 import os
@@ -14,6 +15,7 @@ import distlock
 import grpc
 import interrupts
 import pytest
+from distlock.compat import redis as compat
 from fake_broker import eventually
 
 
@@ -198,8 +200,13 @@ def test_what_could_not_be_given_back_is_asked_for_again(broker, connect, folder
 def test_errors_survive_pickle_and_copy():
     lost = distlock.LockLost("k", "TAKEN", "why")
     busy = distlock.Busy("LOCK_HELD", "why", retry_after=1.5, queue_length=3)
-    for error in (lost, busy, distlock.InvalidRequest("INVALID_ARGUMENT", "x", field_problems=(("a", "b"),)),
-                  distlock.Unavailable("UNREACHABLE", "x"), distlock.ClientClosed("x"), distlock.DistlockError("x")):
+    errors = [lost, busy, distlock.InvalidRequest("INVALID_ARGUMENT", "x", field_problems=(("a", "b"),)),
+              distlock.Unavailable("UNREACHABLE", "x"), distlock.Refused("QUOTA_EXCEEDED"), distlock.ClientClosed("x"),
+              distlock.DistlockError("x"), compat.LockError("x", "k"), compat.LockNotOwnedError("x", "k")]
+    for module in (distlock, compat):
+        for kind in [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Exception)]:
+            assert kind.__module__ != module.__name__ or any(type(error) is kind for error in errors), kind
+    for error in errors:
         for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
@@ -222,4 +229,28 @@ def test_a_decorated_function_runs_under_its_lock_or_is_refused(broker, connect)
     for function in (generator, async_generator):
         with pytest.raises(TypeError, match=function.__name__):
             alone.locked("k")(function)
-    alone.locked("k")(coroutine)
+
+    class Called:
+        async def __call__(self):
+            return self
+
+    class Yields:
+        def __call__(self):
+            yield
+
+    for function in (Called(), functools.partial(coroutine), Yields(), functools.partial(generator)):
+        with pytest.raises(TypeError):
+            dl.locked("k")(function)
+
+    held_inside = []
+
+    def plain():
+        held_inside.append(len(broker.session().got("acquire")) - len(broker.session().got("release")))
+
+    async def awaits():
+        plain()
+
+    asyncio.run(alone.locked("k")(awaits)())
+    asyncio.run(alone.locked("k")(plain)())
+    asyncio.run(alone.locked("k")(Called())())
+    assert held_inside == [1, 1]

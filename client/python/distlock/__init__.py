@@ -17,6 +17,7 @@ from distlock._queries import Detached
 from distlock.client import SKIP, Acquire, Client, Held, HeldAll, connect
 from distlock.errors import Busy, ClientClosed, DistlockError, InvalidRequest, LockLost, Refused, Unavailable
 from distlock.hooks import Observer
+from distlock.protocols import HeldLock, Locks
 from distlock.types import (
                             Block,
                             Holder,
@@ -29,13 +30,15 @@ from distlock.types import (
                             Outcome,
                             Policy,
                             Queued,
+                            Stats,
+                            Tls,
                             Waiting,
 )
 from distlock.version import __version__
 
-__all__ = ["SKIP", "Acquire", "Block", "Busy", "Client", "ClientClosed", "Detached", "DistlockError", "Held", "HeldAll",
-           "Holder", "InvalidRequest", "Leader", "Lock", "LockInfo", "LockLost", "Mode", "Observer", "OnDisconnect",
-           "Options", "Outcome", "Policy", "Queued", "Refused", "Unavailable", "Waiting", "__version__", "aio",
-           "connect"]
+__all__ = ["SKIP", "Acquire", "Block", "Busy", "Client", "ClientClosed", "Detached", "DistlockError", "Held",
+           "HeldAll", "HeldLock", "Holder", "InvalidRequest", "Leader", "Lock", "LockInfo", "LockLost", "Locks",
+           "Mode", "Observer", "OnDisconnect", "Options", "Outcome", "Policy", "Queued", "Refused", "Stats", "Tls",
+           "Unavailable", "Waiting", "__version__", "aio", "connect"]
 
 atexit.register(close_all)

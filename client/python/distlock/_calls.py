@@ -75,7 +75,7 @@ class Calls:
             try:
                 self._address = self._address or self._addresses.present
                 if self._channel is None:
-                    self._channel = _channel.open_channel(self._address)
+                    self._channel = self._addresses.open(self._address)
                 begun.channel, begun.address = self._channel, self._address
                 begun.call = call(self._channel)
                 if to_its_end:

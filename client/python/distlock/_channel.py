@@ -18,12 +18,18 @@ if "grpc" not in sys.modules:
 import grpc
 
 from distlock import _bearer, _fork, _tls
+from distlock._access import FROM_ENVIRONMENT, Access
+from distlock._clock import SECOND
+from distlock._clock import now as clock
 from distlock._relay import RelayChannel
+from distlock.errors import Refused
 from distlock.v1 import lock_service_pb2 as wire
 from distlock.v1 import look_pb2 as look
 
 SOCKET = "/run/distlock/distlock.sock"
 LOOPBACK = "127.0.0.1:7420"
+FIRST_PAUSE = SECOND // 50  # at most, between two rounds of all brokers
+LONGEST_PAUSE = 2 * SECOND
 SERVICE = "/distlock.v1.LockService/"
 OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
@@ -82,16 +88,28 @@ def check_addresses(text: str) -> None:
 
 
 class Addresses:
-    """The brokers in a random order, and which one is to be tried next."""
+    """The brokers in a random order, which one is to be tried next, and when; how they are reached, and the clock by
+    which they are believed."""
 
-    def __init__(self, text: str, shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
-        self.all = split_addresses(text)
+    clock = staticmethod(clock)
+
+    def __init__(self, text: str, access: Access = FROM_ENVIRONMENT,
+                 shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
+        self.text, self.access, self.all = text, access, split_addresses(text)
         shuffle(self.all)
         self._present = self._tried = 0
+        self._bound = FIRST_PAUSE
 
     @property
     def present(self) -> str:
         return self.all[self._present]
+
+    def open(self, address: str) -> Any:
+        return open_channel(address, self.access)
+
+    def bearer(self, address: str) -> Optional[str]:
+        """The token that is shown there now."""
+        return _bearer.bearer(address, self.access)
 
     def next(self) -> bool:
         """After an attempt that failed. False: each has been tried since the last success, so pause."""
@@ -102,8 +120,18 @@ class Addresses:
         self._tried = 0
         return False
 
+    def pause_after(self, failure: Optional[Refused]) -> int:
+        """A session has ended, with this status: goes on to the next broker; for how long to pause before. In ns."""
+        if self.next() and (failure is None or failure.reason in ("UNREACHABLE", "DRAINING")):
+            return 0  # another broker may do
+        pause = round(random.uniform(0, self._bound))
+        if failure is not None and failure.retry_after:
+            pause += min(round(failure.retry_after * SECOND), LONGEST_PAUSE)
+        self._bound = min(2 * self._bound, LONGEST_PAUSE)
+        return pause
+
     def succeed(self) -> None:
-        self._tried = 0
+        self._tried, self._bound = 0, FIRST_PAUSE
 
 
 class _Anchor:
@@ -143,17 +171,18 @@ def starts_slowly() -> bool:
     return _anchor.used_in not in (None, _fork.generation)
 
 
-def open_channel(address: str) -> Any:
+def open_channel(address: str, access: Access = FROM_ENVIRONMENT) -> Any:
     """A grpc.Channel; or its like, when an ancestor of this process has used gRPC."""
     if _anchor.used_in is None:
         _befriend_green_threads()
         _anchor.used_in = _fork.generation
         _anchor.channel = grpc.insecure_channel("unix:///nowhere", options=OPTIONS)  # does not connect without a call
     if _anchor.used_in != _fork.generation:
-        return RelayChannel(address)
+        return RelayChannel(address, access)
+    options: List[Any] = list({**dict(OPTIONS), **dict(access.options)}.items())
     secure = address.startswith(_tls.SCHEME)
-    channel = _tls.open_secure(address, OPTIONS) if secure else grpc.insecure_channel(address, options=OPTIONS)
-    return _bearer.with_token(channel, address)
+    channel = _tls.open_secure(address, options, access) if secure else grpc.insecure_channel(address, options=options)
+    return _bearer.with_token(channel, address, access)
 
 
 def open_session(channel: Any, requests: Iterator[wire.SessionRequest]) -> Any:

@@ -3,6 +3,7 @@
 from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
+from distlock import _process
 from distlock._clock import SECOND, nanoseconds
 from distlock.errors import InvalidRequest, Refused, kind_of
 from distlock.types import Block, Holder, LockInfo, Mode, Options, Outcome, Queued, Waiting
@@ -83,6 +84,15 @@ def spec(key: str, mode: Mode, options: Options, permits: int = 0, limit: int = 
     made.reentrant, made.resume = options.reentrant, options.resume
     _update(made, options.metadata)
     return made
+
+
+def signed(made: lock_pb2.LockSpec) -> lock_pb2.LockSpec:
+    """A copy, which names this process where the program names no owner. Holds of one reentrant lock are those of one
+    owner: that must be named."""
+    copy = lock_pb2.LockSpec.FromString(made.SerializeToString())
+    if not copy.owner and not copy.reentrant:
+        copy.owner = cut_label(_process.owner())
+    return copy
 
 
 def _time(message: Any, field: str) -> Optional[datetime]:

@@ -6,12 +6,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
-from distlock import _fork
+from distlock import _convert, _fork
 from distlock._clock import SECOND
-from distlock._clock import now as clock
 from distlock._core import Core
 from distlock._lease import GIVEN_BACK, Lease, Phase, Request
-from distlock._threads import owned
+from distlock._threads import owned, spawn
 from distlock.errors import ClientClosed, LockLost, Refused
 from distlock.hooks import Observer
 from distlock.types import Mode
@@ -39,14 +38,21 @@ def observe(observer: Optional[Observer], method: str, *values: Any) -> Any:
         return None
 
 
+def call_back(core: Core, callback: Callable[[], object]) -> None:
+    """Runs a callback of the program on the client's thread for those."""
+    if core.generation == _fork.generation:
+        core.callbacks(callback)
+    else:  # a child of fork does not have that thread
+        spawn(callback, answers=False)
+
+
 class Claim:
     """One request, and what it has been granted until handles have that."""
 
     def __init__(self, client: "Base", specs: Sequence[lock_pb2.LockSpec], wait: Optional[int],
                  answer: Callable[[Optional[Refused]], object], on_queued: Optional[Callable[[Any], object]]) -> None:
         self.client, self.core = client, client._core
-        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in specs]
-        self.request = Request(copies, wait, answer, on_queued)
+        self.request = Request([_convert.signed(spec) for spec in specs], wait, answer, on_queued)
         mode = Mode(specs[0].mode).name if len(specs) == 1 else "MULTIPLE"
         self.cookie = observe(client._observer, "acquiring", [spec.key for spec in specs], mode)
         self._began = time.monotonic()
@@ -146,7 +152,7 @@ class Holding:
     @property
     def valid_for(self) -> float:
         """Seconds until the present deadline, 0 when the lock is not held. Renewals move the deadline."""
-        return max(self._lease.deadline - clock(), 0) / SECOND if self.is_held else 0.0
+        return max(self._lease.deadline - self._core.clock(), 0) / SECOND if self.is_held else 0.0
 
     @property
     def is_held(self) -> bool:
@@ -157,7 +163,7 @@ class Holding:
     @property
     def at_risk(self) -> bool:
         """Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline."""
-        return self._core.at_risk(self._lease)
+        return self.is_held and self._core.table.at_risk(self._lease, self._core.clock())
 
     @property
     def cause(self) -> str:

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the lock table keeps of a request, of each lock that it asks for, and of a session with a broker.
 
-A request's locks are WAITING, then GRANTED, HELD and ENDED. A HELD lock has a session (`link`), or moves to one (`to`),
+A request's locks are WAITING, then GRANTED, HELD and ENDED. A HELD lock has a session (`link`), or moves to one (`to_id`),
 or both; without either it is believed in until its deadline, and asked for again. A waiting one has a session, or is
 `stranded`, or has left a `former` one. There are two links, each with a stream or none: new acquires go through the
 present one. When its broker drains and another is known, the other link becomes the present one, and leases follow by
 adoption."""
-import heapq
 import itertools
-from collections import OrderedDict, deque
+from collections import deque
 from enum import IntEnum
 from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from distlock._clock import NEVER
+from distlock._clock import NEVER, SECOND
 from distlock.errors import Refused
 from distlock.types import Outcome
 from distlock.v1 import lock_pb2
@@ -24,6 +23,8 @@ Effects = List[Tuple[Callable[..., object], Tuple[Any, ...]]]
 MOST_AHEAD = 256  # commands without any event, until the broker has said how many it takes
 FIRST_MAX_BYTES = 64 << 10  # of a message, until the broker has said how many it takes
 FRAME = 8  # tag and length of a command in its message, at most
+REMEMBERED = 64  # heartbeats whose sending times are kept
+LEAST_PAUSE = SECOND // 100
 GIVEN_BACK = "GIVEN_BACK"
 
 
@@ -38,26 +39,29 @@ class Request:
     """One acquire of one lock or of several, until its answer. wait: nanoseconds; 0: one try; None: until granted.
     `answer`: called once, with None or a Refused."""
 
-    __slots__ = ("leases", "wait", "answer", "on_queued", "asked", "wait_until", "stranded", "link", "turned_away",
-                 "bytes", "request_id", "owner")
+    __slots__ = ("leases", "wait", "answer", "on_queued", "asked", "wait_until", "stranded", "turned_away", "bytes",
+                 "request_id", "owner", "answered")
 
     def __init__(self, specs: Sequence[lock_pb2.LockSpec], wait: Optional[int],
                  answer: Callable[[Optional[Refused]], object],
                  on_queued: Optional[Callable[[wire.AcquireQueued], object]] = None) -> None:
         self.leases = [Lease(self, spec) for spec in specs]
-        self.wait, self.on_queued = wait, on_queued
-        self.answer: Optional[Callable[[Optional[Refused]], object]] = answer
+        self.wait, self.on_queued, self.answer, self.answered = wait, on_queued, answer, False
         self.asked, self.wait_until = 0, NEVER
         self.stranded = NEVER  # since when no broker has this request; NEVER: one has
-        self.link: Optional[Link] = None  # the session it was sent through
         self.turned_away = False  # refused by a draining broker
-        self.bytes = 64 + sum(spec.ByteSize() + FRAME for spec in specs)
+        self.bytes = 64 + sum(spec.ByteSize() + 3 * FRAME for spec in specs)  # with their max_wait
         self.owner: Any = None  # of its claim
         self.request_id = ""  # of its place in the queue; one try has none
 
     @property
-    def one_try(self) -> bool:
-        return self.wait is not None and self.wait <= 0
+    def link(self) -> "Optional[Link]":
+        """The session it was sent through, until it is answered."""
+        return self.leases[0].link
+
+    def unsend(self) -> None:
+        for lease in self.leases:
+            lease.phase, lease.link = Phase.WAITING, None
 
 
 class Change:
@@ -74,7 +78,7 @@ class Lease:
 
     __slots__ = ("id", "request", "spec", "phase", "deadline", "ends", "on_end", "lease_id", "holder_id", "token",
                  "hold_count", "waited", "risk", "downgraded", "mode_unsure", "downgrades", "downgrading", "stays",
-                 "link", "to", "to_id", "move_key", "former", "crossed", "change", "owner")
+                 "link", "to_id", "move_key", "former", "crossed", "change", "owner")
 
     def __init__(self, request: Request, spec: lock_pb2.LockSpec) -> None:
         self.id = self.deadline = self.token = self.waited = 0
@@ -90,8 +94,7 @@ class Lease:
         self.downgrading = 0  # sent, not answered
         self.stays = False  # no session can adopt it
         self.link: Optional[Link] = None  # the session that has it; None: its former promise is all that is left
-        self.to: Optional[Link] = None  # the session that was asked to adopt it, as `to_id`
-        self.to_id, self.move_key = 0, ""  # of the adoption; the key is kept until one has succeeded
+        self.to_id, self.move_key = 0, ""  # of its last adoption; the key is kept until one has succeeded
         self.former: Optional[Link] = None  # of a waiting one: the session it has left, until the next has its place
         self.crossed = False  # that session has granted it: to be given back there
         self.change: Optional[Change] = None
@@ -103,6 +106,10 @@ class Lease:
         self.ends.append(end)
         return self.ends[0] is end
 
+    def leave_former(self) -> None:
+        """The session that it has left matters no more."""
+        self.former, self.crossed = None, False
+
     @property
     def cause(self) -> str:
         return self.ends[0][0] if self.ends else ""
@@ -111,137 +118,129 @@ class Lease:
     def message(self) -> str:
         return self.ends[0][1] if self.ends else ""
 
-    def same(self, other: "Lease") -> bool:
-        """Two holds of one reentrant lease."""
-        a, b = self.spec, other.spec
-        return self is other or (a.reentrant and b.reentrant and self.token == other.token and a.key == b.key
-                                 and a.namespace == b.namespace)
+    @property
+    def grant(self) -> Any:
+        """What the holds of one reentrant lease have in common; of another lease, itself."""
+        return (self.token, self.spec.namespace, self.spec.key) if self.spec.reentrant else self
 
 
 class Return:
     """A lease on its way back: released in each session that may have it. Without an answer, a later session adopts it
     under `key`, and releases it then. `tell` hears the outcome when all have answered."""
 
-    BEST_FIRST = (Outcome.RELEASED, Outcome.STILL_HELD, Outcome.UNKNOWN, Outcome.ALREADY_GONE)
-
-    def __init__(self, lease: Lease, lapsed: bool, tell: Optional[Callable[[Outcome], object]] = None) -> None:
-        self.lease, self.lapsed, self.tell, self.key = lease, lapsed, tell, lease.move_key
-        self.missing, self.broken, self.outcome = 0, False, Outcome.ALREADY_GONE
-
-    def heard(self, outcome: Outcome) -> None:
-        """Of two sessions, only one has had the lease."""
-        self.missing -= 1
-        self.outcome = min(self.outcome, outcome, key=self.BEST_FIRST.index)
+    def __init__(self, lease: Lease, tell: Optional[Callable[[Outcome], object]] = None) -> None:
+        self.lease, self.tell, self.key = lease, tell, lease.move_key
+        self.lapsed = lease.cause not in ("", GIVEN_BACK)
+        self.missing, self.broken, self.outcome = 0, False, Outcome.ALREADY_GONE  # broken: a stream, without an answer
 
 
 class SessionBelief:
-    """One session, from its Open (heartbeat 0) to its end. `grace`: how long the broker has to answer the Open."""
-
-    REMEMBERED = 64
+    """Until when one session may be believed in, from its Open (heartbeat 0) to its end. `grace`: how long the broker
+    has to answer the Open."""
 
     def __init__(self, now: int, grace: int) -> None:
-        self._sent: "OrderedDict[int, int]" = OrderedDict({0: now})
-        self._lapsed = False
-        self.last_sent, self.last_sent_at = 0, now
-        self.last_acked = -1
-        self.deadline = now + grace
-        self.unanswered_since = NEVER  # the oldest heartbeat without an answer, of those remembered; NEVER: none
+        self._sent = {0: now}
+        self.last_sent, self.last_sent_at, self.last_acked = 0, now, -1
+        self.deadline = now + grace  # the broker has given the session up then, too; one that has passed stays
 
     @property
-    def unanswered(self) -> int:
-        return self.last_sent - max(self.last_acked, 0)
+    def unanswered(self) -> bool:
+        return self.last_sent > max(self.last_acked, 0)
 
     def send(self, now: int) -> int:
         """A heartbeat is about to be handed to gRPC; its seq."""
+        self._sent[self.last_sent + 1] = self.last_sent_at = now
+        self._sent.pop(self.last_sent + 1 - REMEMBERED, None)
         self.last_sent += 1
-        self.last_sent_at = self._sent[self.last_sent] = now
-        if len(self._sent) > self.REMEMBERED:
-            self._sent.popitem(last=False)
-        self._look()
         return self.last_sent
-
-    def _look(self) -> None:
-        since = (at for seq, at in self._sent.items() if seq > self.last_acked)
-        self.unanswered_since = next(since, NEVER) if self.unanswered else NEVER
 
     def deadline_of(self, seq: int, valid_for: int) -> int:
         """The deadline of a promise that answers heartbeat `seq`; 0 for one that is forgotten or was never sent."""
         sent = self._sent.get(seq)
         return 0 if sent is None else sent + valid_for
 
-    def ack(self, seq: int, valid_for: int, now: int) -> bool:
-        """Whether this ack extends anything."""
-        deadline = self.deadline_of(seq, valid_for)
-        if self.lapsed(now) or deadline == 0 or seq <= self.last_acked:
+    def ack(self, seq: int, promised: int, now: int) -> bool:
+        """Takes the promise that answers heartbeat `seq`. Whether it extends anything."""
+        if now >= self.deadline or promised == 0 or seq <= self.last_acked:
             return False
         # The grace of the Open is no promise: the first answer replaces it.
-        self.deadline = deadline if self.last_acked < 0 else max(self.deadline, deadline)
+        self.deadline = promised if self.last_acked < 0 else max(self.deadline, promised)
         self.last_acked = seq
-        self._look()
         return True
 
-    def lapsed(self, now: int) -> bool:
-        """No answer came for a whole validity: the broker has given the session up, too. Final."""
-        self._lapsed = self._lapsed or now >= self.deadline
-        return self._lapsed
-
     def overdue(self, deadline: int, now: int) -> bool:
-        """Whether the oldest of these heartbeats has waited for half of what was left then until `deadline`."""
-        since = self.unanswered_since
-        return since != NEVER and now - since >= (deadline - since) // 2
+        """Whether the oldest unanswered heartbeat has waited for half of what was left then until `deadline`. Only
+        reads, and may be asked outside."""
+        since = self._sent.get(max(self.last_acked + 1, 1, self.last_sent - REMEMBERED + 1), now)
+        return self.unanswered and now - since >= (deadline - since) // 2
 
 
 class Link:
-    """A session with a broker, and the commands that it has not been told yet."""
+    """A session with a broker, and the commands that it has not been told yet. `stream`: of whoever carries it."""
 
     def __init__(self) -> None:
-        self.commands: Deque[wire.SessionCommand] = deque()
-        self.start(0, 0)
-        self.streaming = False  # there is a stream, opened or not
+        self.stream: Any = None
+        self.reset()
 
-    def start(self, now: int, grace: int) -> None:
-        self.commands.clear()
+    def reset(self, now: int = 0, grace: int = 0, streaming: bool = False) -> None:
+        """For the next session; streaming: which begins now."""
+        self.commands: Deque[wire.SessionCommand] = deque()
         self._ahead: Dict[int, range] = {}  # the unanswered commands, by each of their ids
         self._commands_ahead = 0
         self.most_ahead, self.max_bytes = MOST_AHEAD, FIRST_MAX_BYTES
         self.validity = self.interval = 0
-        self.authenticates, self.proof = False, 0
         self.shown: Optional[str] = None  # the token that the broker was told
         self.session = SessionBelief(now, grace)
-        self.streaming = True
-        self.opened = self.acked = self.adopts = self.draining = self.leaving = self.heartbeat_due = False
+        self.streaming = streaming
+        self.opened = self.adopts = self.authenticates = self.draining = self.leaving = self.heartbeat_due = False
         self.heartbeat_at = self.drained_at = NEVER
 
-    def stop(self) -> None:
-        self.streaming = self.opened = self.draining = self.leaving = self.heartbeat_due = False
-        self.commands.clear()
+    @property
+    def usable(self) -> bool:
+        """Whether commands may be added."""
+        return self.streaming and not self.leaving
+
+    @property
+    def said(self) -> bool:
+        """The goodbye has left: nothing may be sent any more."""
+        return self.leaving and not self.commands
+
+    def lapsed(self, now: int) -> bool:
+        """The broker has not been heard for too long: the stream must be ended."""
+        return self.streaming and now >= self.session.deadline
+
+    def add(self, command: wire.SessionCommand) -> None:
+        """Nothing follows the goodbye."""
+        if not self.leaving:
+            self.commands.append(command)
+
+    def goodbye(self) -> None:
+        """Behind what may be sent now: with the session the broker frees what it has not heard of."""
+        self.commands = deque(itertools.islice(self.commands, max(self.most_ahead - self._commands_ahead, 0)))
+        self.add(wire.SessionCommand(goodbye=wire.Goodbye()))
+        self.leaving, self.heartbeat_due, self.heartbeat_at = True, False, NEVER
+
+    def beat_before_half(self, deadline: int, now: int, granted: bool = False) -> None:
+        """Sees that a heartbeat leaves before half of what is left until `deadline` is gone; at once for what was
+        granted until then, when that is short. There a recent one that is not answered yet is enough."""
+        if self.leaving:
+            return
+        recent = self.session.unanswered and now - self.session.last_sent_at < self.validity // 6
+        if granted and not recent and deadline - now < self.validity // 2:
+            self.heartbeat_due = True
+        if now < deadline:
+            self.heartbeat_at = min(self.heartbeat_at, now + max((deadline - now) // 2, LEAST_PAUSE))
 
     def ready(self) -> bool:
         """Whether pack() has something."""
         return self.heartbeat_due or bool(self.commands) and self._may_send(self.commands[0])
 
     def _may_send(self, command: wire.SessionCommand) -> bool:
-        return not self._counts(command) or self._commands_ahead < self.most_ahead
+        return self._commands_ahead < self.most_ahead or not self._counts(command)
 
     @staticmethod
     def _counts(command: wire.SessionCommand) -> bool:
         return bool(command.id) and not command.HasField("open")
-
-    def _sent(self, command: wire.SessionCommand) -> None:
-        if self._counts(command):
-            count = max(len(command.acquire.locks), command.adopt.hold_count, 1)
-            ids = range(command.id, command.id + count)
-            self._ahead.update(dict.fromkeys(ids, ids))
-            self._commands_ahead += 1
-
-    def say_goodbye(self) -> None:
-        """Behind what may be sent now: with the session the broker frees what it has not heard of."""
-        self.leaving, self.heartbeat_due = True, False
-        room = self.most_ahead - self._commands_ahead
-        kept = [command for command in self.commands if not self._counts(command) or (room := room - 1) >= 0]
-        self.commands.clear()
-        self.commands.extend(kept)
-        self.commands.append(wire.SessionCommand(goodbye=wire.Goodbye()))
 
     def answered(self, command: int) -> None:
         """An event has come under this id."""
@@ -254,55 +253,20 @@ class Link:
     def pack(self, now: int) -> Optional[wire.SessionRequest]:
         """The next message, or None. Takes the time of a heartbeat now, before the message is handed to gRPC."""
         if self.heartbeat_due:
-            self.heartbeat_due = False
             beat = wire.Heartbeat(seq=self.session.send(now))
             self.commands.appendleft(wire.SessionCommand(heartbeat=beat))
-            self.heartbeat_at = now + self.interval
-        if not self.commands:
-            return None
+            self.heartbeat_due, self.heartbeat_at = False, now + self.interval
         message = wire.SessionRequest()
         left = self.max_bytes
         while self.commands and self._may_send(self.commands[0]):
-            left -= self.commands[0].ByteSize() + FRAME
+            command = self.commands[0]
+            left -= command.ByteSize() + FRAME
             if left < 0 and message.commands:
                 break
-            self._sent(self.commands[0])
+            if self._counts(command):
+                count = max(len(command.acquire.locks), command.adopt.hold_count, 1)
+                ids = range(command.id, command.id + count)
+                self._ahead.update(dict.fromkeys(ids, ids))
+                self._commands_ahead += 1
             message.commands.append(self.commands.popleft())
-        return message
-
-
-class Timeouts:
-    """A heap. What is set anew or removed leaves its entry behind; those are never more than the others, but for a few.
-    Most requests are answered long before their time."""
-
-    LEAST_TO_CLEAN = 64
-
-    def __init__(self) -> None:
-        self._heap: List[Tuple[int, int, Any]] = []
-        self._valid: Dict[Any, Tuple[int, int, Any]] = {}
-        self._numbers = itertools.count()
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def set(self, request: Any, at: int) -> None:
-        """Sets, moves, or with NEVER removes a request's time."""
-        self._valid.pop(request, None)
-        if at != NEVER:
-            entry = self._valid[request] = (at, next(self._numbers), request)
-            heapq.heappush(self._heap, entry)
-        if len(self._heap) > max(self.LEAST_TO_CLEAN, 2 * len(self._valid)):
-            self._heap = sorted(self._valid.values())
-
-    @property
-    def next(self) -> int:
-        """The earliest time, or NEVER."""
-        while self._heap and self._valid.get(self._heap[0][2]) is not self._heap[0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else NEVER
-
-    def take(self) -> Any:
-        """Removes and returns the request whose time is `next`; there must be one."""
-        request = heapq.heappop(self._heap)[2]
-        del self._valid[request]
-        return request
+        return message if message.commands else None

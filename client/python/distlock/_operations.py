@@ -123,7 +123,7 @@ class DetachedState:
 def acquire_detached(specs: Sequence[lock_pb2.LockSpec], wait: Optional[int],
                      make: Any) -> "Operation[List[Any]]":
     """Repeats the request under its request_id when no broker answers: it finds the grant whose answer was lost."""
-    request = wire.AcquireRequest(locks=specs, request_id=secrets.token_hex(16))
+    request = wire.AcquireRequest(locks=map(_convert.signed, specs), request_id=secrets.token_hex(16))
     until = None if wait is None else clock() + wait
     for left in range(REPEATS, -1, -1):
         if wait is not None:

@@ -7,13 +7,15 @@ import sys
 from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from distlock import _bearer, _convert, _fork, _tls
-from distlock._channel import check_addresses, check_threads, default_address
+from distlock._access import FROM_ENVIRONMENT, Access
+from distlock._channel import Addresses, check_addresses, check_threads, default_address
 from distlock._clock import nanoseconds
 from distlock._core import Core
+from distlock._lease import Phase
 from distlock._threads import owned
 from distlock.errors import ClientClosed, InvalidRequest
 from distlock.hooks import Observer
-from distlock.types import Lock, Mode, Options
+from distlock.types import Lock, Mode, Options, Stats
 from distlock.v1 import lock_pb2
 
 ELECTION_VALUE = "distlock.election"  # the metadata entry that holds a leader's value
@@ -25,16 +27,17 @@ class Base:
     def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: Optional[float],
                  options: Options,
                  on_draining: Optional[Callable[[float], object]], observer: Optional[Observer],
-                 ends_with_process: bool = True) -> None:
+                 ends_with_process: bool = True, access: Access = FROM_ENVIRONMENT) -> None:
         check_threads()
         self.address = address or default_address()
         check_addresses(self.address)
-        _tls.check(self.address)
-        _bearer.check(self.address)
+        _tls.check(self.address, access)
+        _bearer.check(self.address, access)
+        self._access = access
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = None if unreachable_after is None else nanoseconds(unreachable_after)
         self._options = options
-        self._on_draining = on_draining
+        self._on_draining = on_draining or (lambda left: None)
         self._observer = observer
         self._ends_with_process = ends_with_process
         self._cores: Dict[int, Core] = {}  # by the generation of processes
@@ -45,7 +48,7 @@ class Base:
         core = self._cores.get(_fork.generation)
         if core is None and not self._closed:
             session = self._observer.session if self._observer is not None else None
-            core = Core(self.address, self.label, self._unreachable_after, self._on_draining, session,
+            core = Core(self._addresses(), self.label, self._unreachable_after, self._on_draining, session,
                         self._ends_with_process)
             # When nobody has this client any more, nor a lock of it.
             core.owner = owned(self, core.mail.put, functools.partial(core.close, 0))
@@ -54,11 +57,30 @@ class Base:
             raise ClientClosed("the client was closed; make a new one")
         return core
 
+    def _addresses(self) -> Addresses:
+        return Addresses(self.address, self._access)
+
     @property
     def connected(self) -> bool:
         """Whether a session is open at this moment. The first call of this client connects."""
         core = self._cores.get(_fork.generation)
-        return core is not None and core.connected
+        return core is not None and core.table.link.opened
+
+    def stats(self) -> Stats:
+        """What this client holds and waits for at this moment. Asks no broker, and waits for nothing."""
+        core = self._cores.get(_fork.generation)
+        leases = list(core.table.live.values()) if core is not None else []
+        held = [lease for lease in leases if core is not None and core.held(lease)]
+        at_risk = [lease for lease in held if core is not None and core.table.at_risk(lease, core.clock())]
+        waiting = [lease for lease in leases if lease.phase <= Phase.GRANTED]
+        return Stats(len(held), len(at_risk), len(waiting), self.connected)
+
+    def _when_drained(self, tell: Callable[[], object]) -> bool:
+        """False: it never had anything, and does not call `tell`."""
+        core = self._cores.get(_fork.generation)
+        if core is not None:
+            core.post(lambda now, fx: core.when_drained.append(tell))
+        return core is not None
 
     def _close(self) -> None:
         self._closed = True

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process says of itself, so that a broker on the same machine sees its end."""
+"""What this process says of itself: to a broker on the same machine, so that it sees the end, and to those who wait."""
 import functools
+import getpass
 import os
+import socket
 from typing import Optional
 
 from distlock.v1 import lock_service_pb2 as wire
@@ -27,3 +29,19 @@ def claim(address: str) -> Optional[wire.ProcessClaim]:
             os.close(pidfd)
     except (OSError, ValueError):
         return None
+
+
+@functools.lru_cache(maxsize=None)
+def _account(uid: int) -> str:
+    try:
+        import pwd
+        return pwd.getpwuid(uid).pw_name
+    except ImportError:  # not a Unix
+        return getpass.getuser()
+    except KeyError:
+        return f"uid{uid}"
+
+
+def owner() -> str:
+    """user@host:pid, as distlockctl says it. Anew for each lock, since a child of fork is another process."""
+    return f"{_account(getattr(os, 'geteuid', int)())}@{socket.gethostname()}:{os.getpid()}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of the client for threads that are no session: looking at locks, elections, detached leases."""
 import random
-from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set, Tuple
 
 from distlock import _channel, _convert, _fork, _status
 from distlock import _operations as operations
@@ -9,8 +9,11 @@ from distlock._core import Core
 from distlock._options import ELECTION_VALUE, Base
 from distlock._threads import Answer, Bell
 from distlock.errors import ClientClosed, Refused
-from distlock.types import Leader, Lock, LockInfo, Mode, Outcome
+from distlock.types import Leader, Lock, LockInfo, Mode, Outcome, Terms
 from distlock.v1 import look_pb2 as look
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 PERMANENT = frozenset(("INVALID_ARGUMENT", "NOT_SUPPORTED", "UNAUTHENTICATED", "PERMISSION_DENIED"))
 LONGEST_PAUSE_S = 2.0
@@ -225,7 +228,7 @@ class Queries(Base):
         return run(self._core, operations.check_token(namespace, key, token))
 
     def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
-                         wait: Optional[float] = None, **options: Any) -> Detached:
+                         wait: Optional[float] = None, **options: "Unpack[Terms]") -> Detached:
         """A lease that outlives this process's connection: nobody renews it but the caller."""
         specs = self._specs([Lock(key, mode, permits, limit)], options)
         found: List[Detached] = run(self._core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker))

@@ -17,6 +17,7 @@ from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Tuple
 from grpc import RpcError, StatusCode
 
 from distlock import _fork
+from distlock._access import Access
 
 HEAD = struct.Struct("!IQB")
 OPEN, MESSAGE, END, CANCEL, CLOSE = range(5)
@@ -228,7 +229,8 @@ class RelayMethod:
     def __call__(self, request: Any, timeout: Optional[float] = None) -> RelayCall:
         process = self._channel.process
         started = STARTED.pack(self._channel.number, self._streams, -1 if timeout is None else timeout)
-        call = process.open(started + pack_texts(self._channel.address.encode(), self._path.encode()), self._decode)
+        texts = pack_texts(self._channel.address.encode(), self._path.encode(), self._channel.access.pack())
+        call = process.open(started + texts, self._decode)
         if not self._streams:
             process.send(call._number, MESSAGE, self._encode(request))
             return call
@@ -245,8 +247,8 @@ class RelayMethod:
 class RelayChannel:
     """A channel of the shared process; a connection of its own."""
 
-    def __init__(self, address: str) -> None:
-        self.address, self.process = address, _shared_process()
+    def __init__(self, address: str, access: Access) -> None:
+        self.address, self.access, self.process = address, access, _shared_process()
         self.number = self.process.take_number()
 
     def stream_stream(self, path: str, request_serializer: Any, response_deserializer: Any) -> RelayMethod:

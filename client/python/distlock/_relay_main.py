@@ -8,6 +8,7 @@ import threading
 from typing import Any, Dict, Optional
 
 from distlock import _channel, _status
+from distlock._access import Access
 from distlock._relay import (
     CANCEL,
     CLOSE,
@@ -29,9 +30,10 @@ class Relayed:
         self.number, self._mutex = number, mutex
         self._requests: "queue.SimpleQueue[Optional[bytes]]" = queue.SimpleQueue()
         self.channel, streams, timeout = STARTED.unpack_from(data)
-        address, path = (text.decode() for text in unpack_texts(data[STARTED.size:]))
+        texts = unpack_texts(data[STARTED.size:])
+        address, path, access = texts[0].decode(), texts[1].decode(), Access.unpack(texts[2])
         if self.channel not in channels:
-            channels[self.channel] = _channel.open_channel(address)
+            channels[self.channel] = _channel.open_channel(address, access)
         channel = channels[self.channel]
         self._timeout = None if timeout < 0 else timeout
         self._streams = bool(streams)

@@ -1,129 +1,140 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of the lock table, and what its parts share. See _lock_table.py."""
+"""The data of the lock table, how requests and leases go to brokers and end, and how leases move from one session to
+another. See _lock_table.py."""
 import functools
 import secrets
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from distlock._clock import NEVER, SECOND
 from distlock._convert import cut_label
-from distlock._lease import GIVEN_BACK, Effects, Lease, Link, Phase, Request, Return, Timeouts
+from distlock._lease import GIVEN_BACK, Effects, Lease, Link, Phase, Request, Return
 from distlock.errors import Refused, kind_of
 from distlock.types import Outcome
+from distlock.v1 import lock_pb2
 from distlock.v1 import lock_service_pb2 as wire
 
 ANSWER_GRACE = SECOND // 2  # the broker ends a bounded wait; when it stays silent, the client does after this much more
 LEAST_WAIT = SECOND // 1000  # 0 would turn a bounded wait into one try
-LEAST_PAUSE = SECOND // 100
-TRY_PATIENCE = SECOND  # one try ends so long after no broker could be reached
-TOLD = ("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED")  # why no session begins
+RETRY_PAUSE = SECOND // 10  # of adoptions
+LONGEST_RETRY_PAUSE = SECOND // 2
+BEST_FIRST = (Outcome.RELEASED, Outcome.STILL_HELD, Outcome.UNKNOWN, Outcome.ALREADY_GONE)
+PERMANENT = frozenset(("INVALID_ARGUMENT", "NOT_SUPPORTED", "UNAUTHENTICATED", "PERMISSION_DENIED", "FOREIGN_KEY"))
 
-Answer = Union[Outcome, Refused, None]  # to a command; None: it is done
+Answer = Union[Outcome, Refused, lock_pb2.Grant, None]  # to a command; None: it is done
 Told = Callable[[Optional[Refused]], object]
 Heard = Callable[[Answer, int, Effects], object]  # what to do with one
 
-
 OVER = Refused("NOT_HOLDER", "the lock has ended")
+UNHEARD = Refused("UNREACHABLE")  # by no session
+
+
+def pause_of(refusal: Refused) -> int:
+    return min(max(round((refusal.retry_after or 0) * SECOND), RETRY_PAUSE), LONGEST_RETRY_PAUSE)
 
 
 class TableBase:
     """Times are nanoseconds of distlock._clock. Each method that gets `fx` adds to it what the program is told."""
 
     def __init__(self, address: str, brokers: int, label: str, unreachable_after: Optional[int],
-                 connect_timeout: int) -> None:
+                 try_patience: int) -> None:
         self.address, self.brokers, self.label = address, brokers, cut_label(label)
-        self.unreachable_after, self.connect_timeout = unreachable_after, connect_timeout
-        self.try_patience = TRY_PATIENCE
+        self.unreachable_after, self.try_patience = unreachable_after, try_patience
         self.links = (Link(), Link())
         self.present = 0
         self.live: Dict[int, Lease] = {}  # by id, in any phase but ENDED
-        self.moves: Dict[int, Lease] = {}  # by the id of an adoption that is not answered
-        self.asked: Dict[int, Tuple[Link, Heard]] = {}  # the other commands that wait for an answer, but acquires
+        self.asked: Dict[int, Tuple[Link, Heard]] = {}  # the commands that wait for an answer, but acquires
         self.leftovers: List[Return] = []  # that no session could take back
-        self.timeouts = Timeouts()
         self.next_id = 1
         self.request_prefix = secrets.token_hex(16)  # of the request_ids of this table
         self.sessions = 0  # opened so far
         self.closed = self.moving = False
-        self.wake = self.lease_deadline = self.moves_at = NEVER
+        self.ends_at = self.moves_at = NEVER  # no lease or wait ends before; when send_moves() is due
         self.last_failure: Optional[Refused] = None
+        # Told the nanoseconds that are left when the broker goes down and something cannot follow.
+        self.tell_draining: Callable[[int], object] = lambda left: None
 
     @property
     def link(self) -> Link:
         return self.links[self.present]
+
+    @property
+    def wake(self) -> int:
+        """When tick() is due."""
+        return min(self.ends_at, self.moves_at, *(min(link.session.deadline, link.heartbeat_at)
+                                                  for link in self.links if link.streaming))
+
+    @property
+    def drained(self) -> bool:
+        """Nothing is held, waited for, or on its way back."""
+        return not (self.live or self.asked or self.leftovers)
 
     def take_ids(self, count: int = 1) -> int:
         first = self.next_id
         self.next_id += count
         return first
 
-    def wake_at(self, at: int) -> None:
-        if at < self.wake:
-            self.wake = at
-
     def move_at(self, at: int) -> None:
         """Has send_moves() called then."""
         self.moves_at = min(self.moves_at, at)
-        self.wake_at(self.moves_at)
 
     def ask(self, link: Link, heard: Heard, **command: Any) -> int:
         """Sends a command; `heard` gets its answer, or UNREACHABLE when the stream breaks before."""
         number = self.take_ids()
         self.asked[number] = (link, heard)
-        link.commands.append(wire.SessionCommand(id=number, **command))
+        link.add(wire.SessionCommand(id=number, **command))
         return number
 
     def answer(self, command: int, answer: Answer, now: int, fx: Effects) -> bool:
         """False: it is no answer to a command that was asked."""
-        asked = self.asked.pop(command, None)
+        asked = self.asked.get(command)
         if asked is not None:
             asked[1](answer, now, fx)
+            self.asked.pop(command, None)
         return asked is not None
 
     def schedule(self, request: Request) -> None:
-        """Sets when a waiting request is given up."""
-        at = request.wait_until
-        if request.stranded != NEVER:  # for how long a broker is looked for
-            patience = self.try_patience if request.one_try else 10 * SECOND if at == NEVER else at - request.stranded
-            at = min(at, request.stranded + (patience if self.unreachable_after is None else self.unreachable_after))
-        elif at != NEVER:
-            at += ANSWER_GRACE
-        self.timeouts.set(request, at)
-        self.wake_at(at)
+        """Sees that a waiting request is given up in time."""
+        self.ends_at = min(self.ends_at, self.given_up_at(request))
 
-    def unsend(self, request: Request) -> None:
-        request.link = None
-        for lease in request.leases:
-            lease.phase, lease.link = Phase.WAITING, None
+    def given_up_at(self, request: Request) -> int:
+        """When a request has waited for too long: for its answer, or for a broker to be found."""
+        at = request.wait_until
+        if request.stranded == NEVER:
+            return NEVER if at == NEVER else at + ANSWER_GRACE
+        patience = self.unreachable_after
+        if patience is None:
+            patience = self.try_patience if not request.request_id else 10 * SECOND if at == NEVER else NEVER
+        return min(at, request.stranded + patience)
 
     def strand(self, request: Request, now: int) -> None:
-        self.unsend(request)
+        request.unsend()
         request.stranded = min(request.stranded, now)
         self.schedule(request)
 
     def waiting(self) -> List[Request]:
         """The requests that are not answered, in their order."""
         return [lease.request for lease in list(self.live.values())
-                if lease.phase in (Phase.WAITING, Phase.GRANTED) and lease.request.leases[0] is lease]
+                if lease.phase <= Phase.GRANTED and lease.request.leases[0] is lease]
 
-    def refuse(self, request: Request, refusal: Refused, fx: Effects) -> None:
+    def refuse(self, request: Request, refusal: Refused, fx: Effects, withdraw: bool = False) -> None:
+        if withdraw:
+            self.withdraw(request)
         for lease in request.leases:
             self.live.pop(lease.id, None)
             lease.phase = Phase.ENDED
-        self.timeouts.set(request, NEVER)
-        if request.answer is not None:
-            fx.append((request.answer, (refusal,)))
-            request.answer = None
+        fx.append((request.answer, (refusal,)))
+        request.answered = True
 
     def withdraw(self, request: Request) -> None:
         """Tells the broker that this request is given up. Grants that are on their way go back by themselves."""
-        if request.link is None or not request.link.streaming or request.link.leaving:
+        link = request.link
+        if link is None:
             return
         for lease in request.leases:  # each: the grants of some may be on their way
             if lease.phase == Phase.GRANTED:
-                self.send_release(request.link, lease.id, Return(lease, False))
-            else:
-                cancel = wire.CancelAcquire(acquire_id=lease.id)
-                request.link.commands.append(wire.SessionCommand(cancel=cancel))
+                self.send_release(link, lease.id, Return(lease))
+            elif lease.phase == Phase.WAITING:
+                link.add(wire.SessionCommand(cancel=wire.CancelAcquire(acquire_id=lease.id)))
 
     def send(self, request: Request, now: int, fx: Effects) -> None:
         """Sends a request through the present session, unless it must wait for something."""
@@ -142,86 +153,75 @@ class TableBase:
         command = wire.SessionCommand(id=request.leases[0].id)
         command.acquire.request_id = request.request_id
         for lease in request.leases:
-            if request.one_try:
-                lease.spec.max_wait.FromNanoseconds(0)
-            elif request.wait_until != NEVER:
+            if request.wait_until != NEVER:
                 lease.spec.max_wait.FromNanoseconds(max(request.wait_until - now, LEAST_WAIT))
             command.acquire.locks.append(lease.spec)
             lease.link = link
-        request.link = link
-        link.commands.append(command)
+        link.add(command)
 
     def send_held_back(self, now: int, fx: Effects) -> None:
-        for request in self.waiting() if self.link.streaming and not self.link.leaving else ():
+        for request in self.waiting() if self.link.usable else ():
             if request.link is None:
                 self.send(request, now, fx)
-
-    def unreachable(self, since: int, now: int) -> Refused:
-        failure = self.last_failure
-        reason = failure.reason if failure is not None and failure.reason in TOLD else "UNREACHABLE"
-        why = f": {failure.message}" if failure is not None and failure.message else ""
-        taken = (now - since) // 1_000_000
-        return kind_of(reason)(reason, f"no broker at {self.address} took it within {taken} ms{why}"
-                               "; check that distlockd runs there, or set DISTLOCK_SERVER",
-                               waited=(now - since) / SECOND)
 
     def holds_of(self, lease: Lease) -> List[Lease]:
         """Those of a reentrant lease that are still held; of another one, itself."""
         if not lease.spec.reentrant:
             return [lease]
-        return [other for other in self.live.values() if other.phase == Phase.HELD and lease.same(other)]
+        return [other for other in self.live.values() if other.phase == Phase.HELD and other.grant == lease.grant]
 
-    def send_release(self, link: Link, acquire_id: int, back: Return) -> None:
+    def send_release(self, link: Link, acquire_id: int, back: Return, lease_id: str = "") -> None:
         back.missing += 1
         self.ask(link, functools.partial(self._returned, back),
-                 release=wire.ReleaseLease(acquire_id=acquire_id, lapsed=back.lapsed))
+                 release=wire.ReleaseLease(acquire_id=acquire_id, lease_id=lease_id, lapsed=back.lapsed))
 
     def _returned(self, back: Return, answer: Answer, now: int, fx: Effects) -> None:
-        if isinstance(answer, Refused):
-            back.broken = back.broken or answer.reason == "UNREACHABLE"
-            answer = Outcome.ALREADY_GONE if answer.reason == "NOT_HOLDER" else Outcome.UNKNOWN
-        back.heard(answer or Outcome.UNKNOWN)
+        reason = answer.reason if isinstance(answer, Refused) else ""
+        outcome = Outcome.ALREADY_GONE if reason == "NOT_HOLDER" else Outcome.UNKNOWN
+        back.missing -= 1
+        back.broken = back.broken or reason == "UNREACHABLE"
+        # Of two sessions, only one has had the lease.
+        back.outcome = min(back.outcome, answer if isinstance(answer, Outcome) else outcome, key=BEST_FIRST.index)
         if back.missing:
             return
         if back.tell is not None:
             fx.append((back.tell, (back.outcome,)))
-            back.tell = None
         if back.broken and back.outcome is Outcome.UNKNOWN:
-            self.leave_over(back)
+            self.leave_over(back, 0)
 
-    def leave_over(self, back: Return) -> None:
+    def leave_over(self, back: Return, at: int) -> None:
         """For the next session, which adopts it and releases it then."""
-        if self.closed or [hold for hold in self.holds_of(back.lease) if hold is not back.lease]:
-            return  # other holds of a reentrant lease move it, with what is left of it
-        back.broken, back.outcome = False, Outcome.ALREADY_GONE
+        if self.closed or not back.lease.lease_id or any(
+                hold.phase == Phase.HELD and hold is not back.lease and hold.grant == back.lease.grant
+                for hold in self.live.values()):
+            return  # in the last case other holds of a reentrant lease move it, with what is left of it
+        back.tell, back.broken, back.outcome = None, False, Outcome.ALREADY_GONE
         back.key = back.key or secrets.token_hex(16)
         self.leftovers.append(back)
-        self.move_at(0)
+        self.move_at(at)
 
-    def give_back(self, lease: Lease, lapsed: bool, tell: Optional[Callable[[Outcome], object]], fx: Effects,
-                  gone: bool = False) -> None:
-        """Releases the lease at every session that may have it. Does not end it. gone: its own has it no more."""
-        back = Return(lease, lapsed, tell)
-        if lease.link is not None and not gone:
-            self.send_release(lease.link, lease.id, back)
-        if lease.to is not None:
-            self.send_release(lease.to, lease.to_id, back)
-            self.unask_move(lease)
-        if not back.missing and not gone:
-            back.missing, back.broken = 1, True
-            self._returned(back, Outcome.UNKNOWN, 0, fx)
+    def adopter(self, lease: Lease) -> Optional[Link]:
+        """The session that was asked to adopt the lease, and has not answered."""
+        asked = self.asked.get(lease.to_id)
+        return None if asked is None else asked[0]
 
-    def unask_move(self, lease: Lease) -> None:
-        """Its adoption is answered, or will not be."""
-        self.moves.pop(lease.to_id, None)
-        lease.to = None
-
-    def end(self, lease: Lease, cause: str, message: str, fx: Effects) -> None:
-        """Final. The program is told, unless it has given the lease back itself."""
-        self.live.pop(lease.id, None)
+    def end(self, lease: Lease, cause: str, message: str, fx: Effects, gone: bool = False,
+            tell: Optional[Callable[[Outcome], object]] = None) -> None:
+        """Final. The sessions that may have the lease are to free it, and `tell` hears the outcome. gone: its own has
+        it no more. The program is told, unless it has given the lease back itself."""
         lease.conclude(cause, message)
+        back, to = Return(lease, tell), self.adopter(lease)
+        if lease.link is not None and not gone:  # by its secret where that session may have another id for it
+            self.send_release(lease.link, *((0, back, lease.lease_id) if to is lease.link else (lease.id, back)))
+        if to is not None:
+            self.send_release(to, lease.to_id, back)
+            del self.asked[lease.to_id]
+        if not back.missing and not gone:
+            back.missing = 1
+            self._returned(back, UNHEARD, 0, fx)
+        self.live.pop(lease.id, None)
         lease.phase = Phase.ENDED  # after the cause, for those who read it outside
-        fx.extend((tell, (OVER.again(),)) for tell in lease.downgrades)
+        fx.extend((told, (OVER.again(),)) for told in lease.downgrades)
         lease.downgrades = []
         self.tell_change(lease, OVER.again(), fx)
         if self.moving and lease.spec.reentrant:  # an acquire of that owner may have waited for its arrival
@@ -237,20 +237,15 @@ class TableBase:
         change, lease.change = lease.change, None
         fx.extend((tell, (refused,)) for tell in (change.told if change is not None else ()))
 
-    def lose(self, lease: Lease, cause: str, message: str, fx: Effects, gone: bool = False) -> None:
-        """Ends a held lease that is not released by the program, and sees that the broker frees it."""
-        self.give_back(lease, True, None, fx, gone)
-        self.end(lease, cause, message, fx)
-
     def verdict(self, lease: Lease, now: int) -> Tuple[str, str]:
         """Why a lease ends whose deadline has passed. Only reads, and may be asked outside."""
         link = lease.link or self.link
-        heard = link.streaming and link.opened and now < link.session.deadline
-        if heard and lease.risk is not None:
-            return "EXPIRED", f"could not be renewed in time: {lease.risk}"
-        if heard and lease.link is not None and lease.spec.HasField("max_hold"):
-            # While the session is alive and no renewal has failed, only max_hold lets the deadline of one lease pass.
-            return "MAX_HOLD", "held for max_hold"
+        if link.opened and not link.lapsed(now):
+            if lease.risk is not None:
+                return "EXPIRED", f"could not be renewed in time: {lease.risk}"
+            if lease.link is not None and lease.spec.HasField("max_hold"):
+                # While the session is alive and no renewal has failed, only max_hold lets one lease's deadline pass.
+                return "MAX_HOLD", "held for max_hold"
         return "LAPSED", "the broker was not heard until the deadline"
 
     def notice(self, lease: Lease, now: int, fx: Effects) -> bool:
@@ -259,18 +254,218 @@ class TableBase:
             return False
         if lease.cause == GIVEN_BACK or (now < lease.deadline and not lease.ends):
             return True  # in the first case its release is on its way
-        self.lose(lease, *self.verdict(lease, now), fx)
+        self.end(lease, *self.verdict(lease, now), fx)
         return False
 
-    def ask_for_heartbeat(self, link: Link, deadline: int, now: int) -> None:
-        """For a lease that was granted until `deadline`: when half of what is left is gone, and at once when it is
-        short. Then a recent heartbeat that is not answered yet is enough."""
-        recent = link.session.unanswered > 0 and now - link.session.last_sent_at < link.validity // 6
-        link.heartbeat_due |= deadline - now < link.validity // 2 and not link.leaving and not recent
-        if now < deadline:
-            self.beat_half_way(link, deadline, now)
+    # Leases that move to another session: "Moving a lease" in session.md.
 
-    def beat_half_way(self, link: Link, deadline: int, now: int) -> None:
-        """Sends the next heartbeat at the latest when half of what is left until the deadline is gone."""
-        link.heartbeat_at = min(link.heartbeat_at, now + max((deadline - now) // 2, LEAST_PAUSE))
-        self.wake_at(link.heartbeat_at)
+    def on_draining(self, link: Link, _: int, draining: wire.BrokerDraining, now: int, fx: Effects) -> None:
+        time_left = draining.time_left.ToNanoseconds()
+        link.drained_at = now + time_left
+        if self.brokers == 1 or not link.adopts:
+            fx.append((self.tell_draining, (time_left,)))
+        self.drains(link, now)
+
+    def drains(self, link: Link, now: int) -> None:
+        """This link's broker takes nothing new any more."""
+        link.draining = True
+        self.move_on(now)
+
+    def move_on(self, now: int) -> None:
+        """Leaves the present broker, if it drains: the other link becomes the present one. While that still has a
+        stream of its own, of a broker that drains as well, this waits for its end."""
+        old, other = self.link, self.links[1 - self.present]
+        if self.brokers == 1 or self.closed or not old.streaming or not old.draining or other.streaming:
+            return
+        self.present = 1 - self.present
+        self.moving = True
+        for request in [one for one in self.waiting() if one.link is old]:
+            if request.request_id:  # the next broker takes over its place
+                for lease in request.leases:
+                    lease.former, lease.crossed = old, lease.phase == Phase.GRANTED
+            else:
+                self.withdraw(request)
+            self.strand(request, now)
+
+    def send_moves(self, now: int, fx: Effects) -> None:
+        """Asks the present session to adopt all that it does not hold, and to free what nobody could free."""
+        self.moves_at, self.moving = NEVER, False
+        link = self.link
+        ready = link.opened and not link.leaving and not link.draining
+        groups: Dict[Any, List[Lease]] = {}
+        for lease in list(self.live.values()):
+            if lease.phase != Phase.HELD or (lease.link is link and lease.change is None):
+                continue
+            self.moving = self.moving or lease.link is not link
+            if not ready or lease.stays or self.adopter(lease) is not None or (
+                    lease.link is not None and (lease.link.leaving or not lease.link.adopts)):
+                continue
+            if link.adopts:
+                groups.setdefault(lease.grant, []).append(lease)
+            else:
+                self.stay(lease, now, fx)
+        for holds in groups.values():
+            self._move(holds, link)
+        if ready:
+            self._free_leftovers(link)
+        self.send_held_back(now, fx)
+
+    @staticmethod
+    def _adopt(lease: Lease, key: str, holds: int) -> wire.AdoptLease:
+        spec = lease.change.spec if lease.change is not None else lease.spec
+        adopt = wire.AdoptLease(lease_id=lease.lease_id, lock=spec, request_id=key, hold_count=holds)
+        adopt.lock.ClearField("max_wait")
+        if lease.downgraded:
+            adopt.lock.mode = lock_pb2.LOCK_MODE_SHARED
+        return adopt
+
+    def _move(self, holds: List[Lease], link: Link) -> None:
+        """All holds of one reentrant lease, or another lease. The key stays the same in every try: a try whose answer
+        was lost may have succeeded."""
+        if any(hold.downgrading for hold in holds):
+            return  # the adoption must name the mode, which is known when the downgrade is answered
+        first = self.take_ids(len(holds))
+        key = next((hold.move_key for hold in holds if hold.move_key), "") or secrets.token_hex(16)
+        for number, hold in enumerate(holds, first):
+            hold.to_id, hold.move_key = number, key
+            self.asked[number] = (link, functools.partial(self._on_adoption, link, hold))
+            if hold.change is not None:
+                hold.change.sent = hold.change.spec
+        link.add(wire.SessionCommand(id=first, adopt=self._adopt(holds[0], key, len(holds))))
+
+    def _free_leftovers(self, link: Link) -> None:
+        """Adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in these:
+        one that is refused matters only when it may succeed later, and its release then finds nothing."""
+        left, self.leftovers = self.leftovers, []
+        for back in left:
+            if link.adopts:
+                adopted = self.ask(link, functools.partial(self._not_left, back),
+                                   adopt=self._adopt(back.lease, back.key, 1))
+                self.send_release(link, adopted, back)
+            else:
+                self.send_release(link, 0, back, back.lease.lease_id)
+
+    def _not_left(self, back: Return, answer: Answer, now: int, fx: Effects) -> None:
+        if isinstance(answer, Refused) and answer.reason not in PERMANENT | {"NOT_HOLDER", "UNREACHABLE"}:
+            self.leave_over(Return(back.lease), now + pause_of(answer))
+
+    def _on_adoption(self, link: Link, lease: Lease, answer: Answer, now: int, fx: Effects) -> None:
+        if isinstance(answer, lock_pb2.Grant):
+            self._on_adopted(link, lease, answer, now, fx)
+        elif isinstance(answer, Refused):
+            self._on_not_adopted(link, lease, answer, now, fx)
+
+    def _on_adopted(self, link: Link, lease: Lease, grant: lock_pb2.Grant, now: int, fx: Effects) -> None:
+        """From now on only this session's promises count, also when they are shorter."""
+        if not self.notice(lease, now, fx):
+            return  # the former promise is over: that has released it here as well
+        del self.asked[lease.to_id]
+        self.live.pop(lease.id, None)
+        lease.id = lease.to_id
+        self.live[lease.id] = lease
+        lease.link, lease.move_key, lease.risk = link, "", None
+        lease.lease_id, lease.holder_id = grant.lease_id, grant.holder_id
+        if grant.fencing_token != lease.token:
+            self.end(lease, "TAKEN", "it was adopted under another fencing token", fx)
+            return
+        lease.deadline = link.session.deadline_of(grant.echo_seq, grant.valid_for.ToNanoseconds())
+        if lease.change is not None and lease.change.sent is not None:
+            lease.spec = lease.change.sent
+            if lease.change.sent is lease.change.spec:
+                self.tell_change(lease, None, fx)
+            else:  # asked for again after that adoption was sent
+                self.move_at(now)
+        if not self.notice(lease, now, fx):
+            return
+        self.ends_at = min(self.ends_at, lease.deadline)
+        link.beat_before_half(lease.deadline, now, granted=True)
+        self.send_downgrades(lease)
+        if lease.spec.reentrant:
+            self.send_held_back(now, fx)
+        if link is not self.link:  # that broker drains already
+            self.move_at(now)
+
+    def _on_not_adopted(self, link: Link, lease: Lease, refusal: Refused, now: int, fx: Effects) -> None:
+        key = lease.move_key
+        for hold in self.holds_of(lease):
+            if hold.move_key != key or self.adopter(hold) is None:
+                continue  # else the refusal is that of all holds
+            del self.asked[hold.to_id]
+            if refusal.reason == "NOT_HOLDER":
+                self.end(hold, "TAKEN", f"it could not be taken over: {refusal.message}", fx, gone=True)
+            elif refusal.reason == "NOT_SUPPORTED" and hold.mode_unsure:
+                hold.mode_unsure = False
+                hold.downgraded = not hold.downgraded
+                self.move_at(now)
+            elif refusal.reason in PERMANENT and hold.change is not None:
+                hold.move_key = ""
+                self.tell_change(hold, refusal, fx)
+                self.move_at(now)  # without the change it may do
+            elif refusal.reason in PERMANENT:
+                self.stay(hold, now, fx)
+            else:
+                self.move_at(now + pause_of(refusal))
+        if refusal.reason == "DRAINING":
+            self.drains(link, now)
+
+    def stay(self, lease: Lease, now: int, fx: Effects) -> None:
+        """No broker can adopt it: it stays where it is, and is lost when that broker goes."""
+        lease.stays, lease.move_key = True, ""
+        self.send_downgrades(lease)
+        if lease.link is not None and lease.link.drained_at != NEVER:
+            fx.append((self.tell_draining, (max(lease.link.drained_at - now, 0),)))
+            lease.link.drained_at = NEVER
+
+    def survives(self, lease: Lease, now: int) -> bool:
+        """Whether a lease may be believed in after the end of its stream, until its last promise ends. The broker keeps
+        the lock for as long, unless it was told to free it at once."""
+        if self.closed or lease.stays or lease.link is None or not lease.link.adopts or now >= lease.deadline:
+            return False
+        kept = lease.spec.on_disconnect != lock_pb2.ON_DISCONNECT_RELEASE
+        return kept and (lease.spec.resume or bool(lease.move_key) or lease.link is not self.link)
+
+    def orphan(self, lease: Lease, why: str) -> None:
+        lease.link, lease.risk = None, why
+        self.moving = True
+        self.move_at(0)
+
+    def send_downgrades(self, lease: Lease) -> None:
+        """Sends what waited for the lease's arrival."""
+        if lease.link is None or (lease.move_key and not lease.stays):
+            return
+        waiting, lease.downgrades = lease.downgrades, []
+        for tell in waiting:
+            holds = self.holds_of(lease)
+            for hold in holds:
+                hold.downgrading += 1
+            self.ask(lease.link, functools.partial(self._downgraded, holds, tell),
+                     downgrade=wire.DowngradeLease(acquire_id=lease.id))
+
+    def _downgraded(self, holds: List[Lease], tell: Told, answer: Answer, now: int, fx: Effects) -> None:
+        for hold in holds:
+            hold.downgrading -= 1
+        for hold in self.holds_of(holds[0]):
+            hold.downgraded = hold.downgraded or answer is None
+            hold.mode_unsure = hold.mode_unsure or answer is not None
+        fx.append((tell, (answer,)))
+        if self.moving:
+            self.send_moves(now, fx)
+
+    def leave(self, link: Link) -> None:
+        """Says goodbye, so that the broker ends the stream in good order. Waiting requests go to the next stream."""
+        link.goodbye()
+        for request in self.waiting():
+            if request.link is link:
+                request.unsend()
+
+    def ready(self, link: Link) -> bool:
+        """Whether pack() has something. Leaves a former broker that has nothing of this client any more."""
+        if link is not self.link and link.usable and not (
+                any(link in (lease.link, lease.former) for lease in self.live.values())
+                or any(asked is link for asked, _ in self.asked.values())):
+            self.leave(link)
+        return link.ready()
+
+    def give_up(self, link: Link, command: int) -> None:
+        """A former session has granted what has gone to another one, which is never believed in: it is to free that."""
+        link.add(wire.SessionCommand(id=self.take_ids(), release=wire.ReleaseLease(acquire_id=command)))

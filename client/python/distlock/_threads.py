@@ -104,25 +104,46 @@ def owned(owner: Any, put: Callable[[Any], object], leave: Callable[[], object])
     return made
 
 
+class OneThread:
+    """A thread that is there while there is something to do: `run` returns when there is not, and `more` tells whether
+    something has come when the thread was about to end."""
+
+    def __init__(self, run: Callable[[], object], more: Callable[[], bool], answers: bool = True) -> None:
+        self._work, self._more, self._answers = run, more, answers
+        self._running = threading.Lock()  # held by the thread; only tried
+        self._alive = False
+
+    def ensure(self) -> None:
+        """Call this after there is something to do."""
+        if not self._alive:
+            spawn(self._run, self._answers)
+
+    def _run(self) -> None:
+        while self._running.acquire(False):  # else there is one
+            try:
+                self._alive = True
+                self._work()
+            finally:
+                self._alive = False
+                self._running.release()
+            if not self._more():
+                return
+
+
 class Worker:
-    """Runs what it is given, in order, on a thread of its own, which is there while there is something to do."""
+    """Runs what it is given, in order, on a thread of its own."""
 
     IDLE_S = 5
 
     def __init__(self) -> None:
         self._given: "queue.SimpleQueue[Callable[[], object]]" = queue.SimpleQueue()
-        self._running = threading.Lock()  # held by the thread; only tried
-        self._alive = False
+        self._thread = OneThread(self._run, lambda: not self._given.empty(), answers=False)
 
     def __call__(self, work: Callable[[], object]) -> None:
         self._given.put(work)
-        if not self._alive:
-            spawn(self._run, answers=False)
+        self._thread.ensure()
 
     def _run(self) -> None:
-        if not self._running.acquire(False):
-            return  # there is one
-        self._alive = True
         try:
             while True:
                 work = self._given.get(timeout=self.IDLE_S)
@@ -132,7 +153,4 @@ class Worker:
                     log.exception("a callback failed")
                 del work
         except queue.Empty:
-            self._alive = False
-            self._running.release()
-        if not self._given.empty():  # given when this thread was about to end
-            self._run()
+            return

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS to brokers at tls://host:port, by the files that DISTLOCK_TLS_CA, _CERT and _KEY name."""
-import os
+"""TLS to brokers at tls://host:port, by the files of the argument tls, or of DISTLOCK_TLS_CA, _CERT and _KEY."""
 import pathlib
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
 import grpc
 
+from distlock._access import Access
+
 SCHEME = "tls://"
-FILES = ("DISTLOCK_TLS_CA", "DISTLOCK_TLS_KEY", "DISTLOCK_TLS_CERT")  # in the order of ssl_channel_credentials
 Pem = Tuple[Optional[bytes], ...]
 
-_last: Dict[Tuple[str, ...], Pem] = {}
+_last: Dict[Tuple[Tuple[str, str], ...], Pem] = {}
 _lock = threading.Lock()
 
 
-def _read() -> Pem:
+def _read(files: Tuple[Tuple[str, str], ...]) -> Pem:
     pem: List[Optional[bytes]] = []
-    for name in FILES:
-        path = os.environ.get(name)
+    for name, path in files:
         if not path:
             pem.append(None)
             continue
@@ -30,7 +29,7 @@ def _read() -> Pem:
             raise ValueError(f"{name}: {path!r} holds no PEM block")
         pem.append(text)
     if (pem[1] is None) != (pem[2] is None):
-        raise ValueError("DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY belong together: give both, or none")
+        raise ValueError(f"{files[2][0]} and {files[1][0]} belong together: give both, or none")
     return tuple(pem)
 
 
@@ -58,22 +57,23 @@ def connect_failure(address: str, said: str) -> str:
     return said
 
 
-def check(addresses: str) -> None:
-    """ValueError: one of the addresses needs TLS, and a file cannot be used."""
+def check(addresses: str, access: Access) -> None:
+    """ValueError: one of the addresses needs TLS, and a file cannot be used; or none can use it."""
     if SCHEME in addresses:
-        _read()
+        _read(access.pem_files)
+    elif access.tls is not None:
+        raise ValueError(f"tls is given, but no address of {addresses} begins with {SCHEME}")
 
 
-def open_secure(address: str, options: List[Any]) -> Any:
+def open_secure(address: str, options: List[Any], access: Access) -> Any:
     """Reads the files anew, so that renewed ones are used. Where they cannot be read, those of the last time."""
-    names = tuple(os.environ.get(name, "") for name in FILES)
+    files = access.pem_files
     with _lock:
         try:
-            _last[names] = _read()
+            _last[files] = _read(files)
         except ValueError:
-            if names not in _last:
+            if files not in _last:
                 raise
-        pem = _last[names]
-    server_name = os.environ.get("DISTLOCK_TLS_SERVER_NAME")
-    more = [("grpc.ssl_target_name_override", server_name)] if server_name else []
+        pem = _last[files]
+    more = [("grpc.ssl_target_name_override", access.server_name)] if access.server_name else []
     return grpc.secure_channel(address[len(SCHEME):], grpc.ssl_channel_credentials(*pem), options=[*options, *more])

@@ -11,20 +11,40 @@ A client may be used by several event loops. Its session runs on threads of its 
 import asyncio
 import functools
 import inspect
+import os
 import threading
-from typing import Any, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Optional, Tuple, TypeVar, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Optional,
+    Tuple,
+    TypeVar,
+    Union,
+    cast,
+)
 
 from distlock import _convert, _queries
 from distlock import _operations as operations
+from distlock._access import ChannelOptions, access
 from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
 from distlock._options import Base
+from distlock.client import refuse_later
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
-from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued
+from distlock.protocols import LocksInLoop as Locks
+from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued, Terms, Tls
 from distlock.v1 import look_pb2 as look
 
-__all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "connect"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "Locks", "connect"]
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 T = TypeVar("T")
@@ -109,39 +129,38 @@ class Client(Base):
     """As distlock.Client, for asyncio."""
 
     def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-             on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+             on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """An exclusive lock. wait: None until granted, 0 one try, or seconds."""
         return self._one(Lock(key), wait, on_loss, on_queued, options)
 
     def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-               on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+               on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """The lock for reading: beside other readers, and never beside lock(key)."""
         return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
 
     def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
                 on_loss: Optional[Callable[[Held], object]] = None,
-                on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+                on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
         return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
-            on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[HeldAll]:
+            on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[HeldAll]:
         """Up to 64 different locks, all or nothing."""
         return Acquire(self, self._specs(locks, options), wait, HeldAll, on_loss, on_queued)
 
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
-                 on_loss: Optional[Callable[[Held], object]] = None, **options: Any) -> Acquire[Held]:
+                 on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`. value: what observers are told."""
         return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
 
-    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
-        """Decorates a coroutine function, as Client.locked of distlock."""
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
+               **options: "Unpack[Terms]") -> Callable[[F], F]:
+        """Decorates a coroutine function, or a plain one, which becomes one; as Client.locked of distlock."""
 
         def decorate(function: F) -> F:
-            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-                raise TypeError(f"{function.__qualname__} is a generator, whose body runs after the call: "
-                                "take the lock inside")
+            refuse_later(function, awaits=True)
 
             @functools.wraps(function)
             async def call(*args: Any, **kwargs: Any) -> Any:
@@ -154,7 +173,9 @@ class Client(Base):
                         raise
                     return busy
                 try:
-                    result = await function(*args, **kwargs)
+                    result = function(*args, **kwargs)
+                    if inspect.isawaitable(result):
+                        result = await result
                 except BaseException as error:
                     await request.__aexit__(type(error), error, error.__traceback__)
                     raise
@@ -210,7 +231,7 @@ class Client(Base):
         return await run(self._core, operations.check_token(namespace, key, token))
 
     async def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
-                               wait: Optional[float] = None, **options: Any) -> Detached:
+                               wait: Optional[float] = None, **options: "Unpack[Terms]") -> Detached:
         """A lease that outlives this process's connection: nobody renews it but the caller."""
         specs = self._specs([Lock(key, mode, permits, limit)], options)
         found = await run(self._core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker))
@@ -224,6 +245,15 @@ class Client(Base):
         made = Detached(*values)
         made._client = self
         return made
+
+    async def drained(self, timeout: Optional[float] = None) -> bool:
+        """Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back.
+        False: not within `timeout` seconds."""
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        if self._when_drained(functools.partial(bridge.post, settle, future, True)):
+            await asyncio.wait([future], timeout=timeout)
+            return future.done()
+        return True
 
     async def close(self) -> None:
         """Gives all locks back and waits at most a second for the broker's answer."""
@@ -240,8 +270,16 @@ class Client(Base):
         return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
 
 
+if TYPE_CHECKING:
+    def _is_one(client: Client) -> Locks:
+        return client
+
+
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
-            observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
+            observer: Optional[Observer] = None, ends_with_process: bool = True, tls: Optional[Tls] = None,
+            token: Optional[str] = None, token_file: Union[str, "os.PathLike[str]", None] = None,
+            channel_options: Optional[ChannelOptions] = None) -> Client:
     """A client for asyncio, with the arguments of distlock.connect. on_draining is called on a thread of the client."""
-    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process)
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process,
+                  access(tls, token, token_file, channel_options))

@@ -2,20 +2,26 @@
 """The client for threads. distlock.aio has the one for asyncio; both read alike."""
 import functools
 import inspect
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
 
 from distlock import _convert
+from distlock._access import ChannelOptions, access
 from distlock._core import Core
-from distlock._held import Claim, Holding, closed_or
+from distlock._held import Claim, Holding, call_back, closed_or
 from distlock._options import ELECTION_VALUE, Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
-from distlock.types import Lock, Mode, Options, Outcome, Queued
+from distlock.protocols import Locks
+from distlock.types import Lock, Mode, Options, Outcome, Queued, Terms, Tls
 from distlock.v1 import lock_pb2
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Key = Union[str, Callable[..., str]]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +83,7 @@ class Held(Holding):
         def tell() -> None:
             held = handle()
             if held is not None:
-                core.tell(functools.partial(callback, held))
+                call_back(core, functools.partial(callback, held))
 
         self._on_end(tell)
 
@@ -216,7 +222,7 @@ class Acquire(Generic[H]):
         tell = self._on_queued
         if tell is None:
             return None
-        return lambda queued: core.tell(lambda: tell(_convert.queued(queued)))
+        return lambda queued: call_back(core, lambda: tell(_convert.queued(queued)))
 
     def __enter__(self) -> H:
         body: Optional[Body] = getattr(self._entered, "body", lambda: None)()
@@ -253,12 +259,14 @@ class Body:
             raise lost._loss()
 
 
-def refuse_later(function: Callable[..., object]) -> None:
-    """TypeError: the lock would be given back before the function's body runs."""
-    if inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function.__qualname__} is a coroutine function: decorate it with locked of distlock.aio")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{function.__qualname__} is a generator, whose body runs after the call: take the lock inside")
+def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
+    """TypeError: the lock would be given back before the function's body runs. awaits: the decorated one awaits it."""
+    name = getattr(function, "__qualname__", repr(function))
+    for one in (function, type(function).__call__):  # also of an object that is called
+        if inspect.iscoroutinefunction(one) and not awaits:
+            raise TypeError(f"{name} is a coroutine function: decorate it with locked of distlock.aio")
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            raise TypeError(f"{name} is a generator, whose body runs after the call: take the lock inside")
 
 
 class Client(Queries):
@@ -270,34 +278,35 @@ class Client(Queries):
     """
 
     def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-             on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+             on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """An exclusive lock."""
         return self._one(Lock(key), wait, on_loss, on_queued, options)
 
     def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
-               on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+               on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """The lock for reading: beside other readers, and never beside lock(key)."""
         return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
 
     def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
                 on_loss: Optional[Callable[[Held], object]] = None,
-                on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+                on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
         return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
-            on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[HeldAll]:
+            on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[HeldAll]:
         """Up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which name them
         in different orders do not wait for each other in a circle."""
         return Acquire(self, self._specs(locks, options), wait, HeldAll, on_loss, on_queued)
 
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
-                 on_loss: Optional[Callable[[Held], object]] = None, **options: Any) -> Acquire[Held]:
+                 on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`, which is the lock of that name. value: what observers are told."""
         return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
 
-    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
+               **options: "Unpack[Terms]") -> Callable[[F], F]:
         """Decorates a function: each call holds the lock. key: may be a function of the call's arguments. busy: what a
         call returns instead of raising Busy, such as distlock.SKIP."""
 
@@ -326,6 +335,12 @@ class Client(Queries):
 
         return decorate
 
+    def drained(self, timeout: Optional[float] = None) -> bool:
+        """Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back.
+        False: not within `timeout` seconds. For a shutdown that lets the work end, before close()."""
+        answer = Answer()
+        return not self._when_drained(functools.partial(answer, True)) or answer.get(timeout) is not None
+
     def close(self) -> None:
         """Gives all locks back, and waits at most a second for the answer. Calls that wait raise ClientClosed."""
         self._close()
@@ -341,9 +356,16 @@ class Client(Queries):
         return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
 
 
+if TYPE_CHECKING:
+    def _is_one(client: Client) -> Locks:
+        return client
+
+
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: Optional[float] = None,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
-            observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
+            observer: Optional[Observer] = None, ends_with_process: bool = True, tls: Optional[Tls] = None,
+            token: Optional[str] = None, token_file: Union[str, "os.PathLike[str]", None] = None,
+            channel_options: Optional[ChannelOptions] = None) -> Client:
     """A client for threads. Does not wait for the connection; the first call makes it.
 
     address: brokers of one store, separated by commas, each a gRPC target: "unix:///path" or "host:port". One is used,
@@ -357,6 +379,11 @@ def connect(address: Optional[str] = None, *, label: Optional[str] = None, unrea
     observer: hooks for tracing and metrics.
     ends_with_process: by a unix socket, on Linux 6.9, locks are free at once when this process has ended, however it
         did. False where another process acts under them: then after the last promise has passed, up to 3 s.
+    tls, token, token_file: which authorities the client trusts, and how it proves who it is. None: as the DISTLOCK_TLS_
+        variables and DISTLOCK_TOKEN_FILE say. The file of a token is read anew for each use; a token leaves this
+        machine by TLS only.
+    channel_options: gRPC's, in the place of those of this package: {"grpc.primary_user_agent": "reports"}.
     """
-    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process)
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process,
+                  access(tls, token, token_file, channel_options))
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values that this package takes and returns. Durations are in seconds; times are datetimes in UTC."""
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple, TypedDict, Union
 
 
 class Mode(Enum):
@@ -50,7 +51,7 @@ class Options:
     lock_delay: after an abnormal end the lock stays taken for this many seconds, 0 to 60.
     min_hold: released sooner after its grant, the lock stays taken until then, so that a job that several hosts start
         runs once a period: seconds, 0 to 90 000. Exclusive, and one lock only.
-    owner: label shown to others, up to 256 bytes.
+    owner: label shown to others, up to 256 bytes; "": user@host:pid, but for reentrant locks.
     metadata: shown to others, up to 1 KiB.
     reentrant: while this client holds the lock, another acquire with the same non-empty owner succeeds at once, with
         the same token. Not for several locks at once.
@@ -68,6 +69,37 @@ class Options:
     reentrant: bool = False
     resume: bool = False
     min_hold: float = 0
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files for brokers at tls://host:port; they are read again at each connect.
+
+    ca: the brokers' authorities; None: the system's.
+    cert, key: this client's own certificate and its key, both or none.
+    server_name: the name that the broker's certificate must have, if it is not the host of the address.
+    """
+
+    ca: Union[str, "os.PathLike[str]", None] = None
+    cert: Union[str, "os.PathLike[str]", None] = None
+    key: Union[str, "os.PathLike[str]", None] = None
+    server_name: Optional[str] = None
+
+
+class Terms(TypedDict, total=False):
+    """The fields of Options, as keyword arguments of what takes a lock."""
+
+    namespace: str
+    ttl: Optional[float]
+    max_hold: float
+    lock_delay: float
+    policy: Optional[Policy]
+    on_disconnect: OnDisconnect
+    owner: str
+    metadata: Mapping[str, str]
+    reentrant: bool
+    resume: bool
+    min_hold: float
 
 
 @dataclass(frozen=True)
@@ -154,6 +186,17 @@ class Queued:
     position: int
     holders: Tuple[Holder, ...]
     block: Optional[Block]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a client has at one moment. held: locks that it holds; at_risk: those of them that it may soon lose;
+    waiting: locks that it has asked for. connected: whether its session is open."""
+
+    held: int
+    at_risk: int
+    waiting: int
+    connected: bool
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,14 @@
 """
 import logging
 import threading
-from typing import Any, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Optional, Type, Union
 
 from distlock.client import Client, Held
 from distlock.errors import Busy
-from distlock.types import Outcome
+from distlock.types import Outcome, Terms
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Number = Union[int, float]
 log = logging.getLogger("distlock")
@@ -67,7 +70,7 @@ class Lock:
 
     def __init__(self, redis: Client, name: Union[str, bytes], timeout: Optional[Number] = None, sleep: Number = 0.1,
                  blocking: bool = True, blocking_timeout: Optional[Number] = None, thread_local: bool = True,
-                 raise_on_release_error: bool = True, **options: Any) -> None:
+                 raise_on_release_error: bool = True, **options: "Unpack[Terms]") -> None:
         if not isinstance(redis, Client):
             raise TypeError(f"the first argument is {redis!r}; it must be a distlock.Client in place of the redis one")
         self.redis = redis
@@ -77,6 +80,8 @@ class Lock:
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self._options = options
+        if timeout:
+            self._options["max_hold"] = timeout
         self.local: _Place = _ThreadsPlace() if self.thread_local else _Place()
 
     @property
@@ -93,8 +98,7 @@ class Lock:
         blocking = self.blocking if blocking is None else blocking
         wait = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         try:
-            self.local.held = self.redis.lock(self.name, wait=wait if blocking else 0, max_hold=self.timeout or 0,
-                                              **self._options).acquire()
+            self.local.held = self.redis.lock(self.name, wait=wait if blocking else 0, **self._options).acquire()
         except Busy:
             return False
         return True
