@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the lock table keeps of a request, of each lock that it asks for, and of a session with a broker.
 
-A request's locks are WAITING, then GRANTED, HELD and ENDED. A HELD lock has a session (`link`), or moves to one (`to_id`),
-or both; without either it is believed in until its deadline, and asked for again. A waiting one has a session, or is
-`stranded`, or has left a `former` one. There are two links, each with a stream or none: new acquires go through the
-present one. When its broker drains and another is known, the other link becomes the present one, and leases follow by
-adoption."""
+A request's locks are WAITING, then GRANTED, HELD and ENDED. A HELD lock has a session (`link`), or moves to one
+(`to_id`), or both; without either it is believed in until its deadline, and asked for again. A waiting one has a
+session, or is `stranded`, or has left a `former` one. There are two links, each with a stream or none: new acquires go
+through the present one. When its broker drains and another is known, the other link becomes the present one, and leases
+follow by adoption."""
 import itertools
 from collections import deque
 from enum import IntEnum
