@@ -13,12 +13,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
 import broker as brokers
-from broker import PATIENCE_S
+from broker import PATIENCE_S, eventually
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests/tidy"))
@@ -27,60 +26,68 @@ from rules import Tree  # noqa: E402
 PAGES = [f for f in Tree(REPOSITORY).files if f.endswith(".md") and f != "tests/track_record.md"]
 PRESETS = json.loads((REPOSITORY / "CMakePresets.json").read_text(encoding="utf-8"))
 OPTIONS = (REPOSITORY / "CMakeLists.txt").read_text(encoding="utf-8")
-SHELL = {".", ":", "[", "[[", "cd", "chmod", "echo", "eval", "exit", "export", "for", "fi", "done", "git", "kill", "mkdir",
-         "read", "sed", "umask", "wait"}  # what comes with every shell
-BY_US = {"distlockctl", "redis-cli", "curl", "flock", "openssl", "ss"}  # run by this test, unless the page's row differs
-CHECKED = {"distlockd", "cmake", "ctest"}  # only their options are
+RUN = {"distlockctl", "redis-cli", "curl", "flock", "openssl"}  # here, unless the page's row names another test
+CHECKED = {"distlockd", "cmake", "ctest"}  # only their options
 SCRIPT = re.compile(r"((deploy|tests|client)/[\w/.-]+|run|museum)\.(sh|py)")
+SHELL = {".", ":", "[", "[[", "cd", "chmod", "echo", "eval", "exit", "export", "for", "fi", "done", "git", "kill",
+         "mkdir", "read", "sed", "umask", "wait"}
 FOREIGN = "another product's command, which no test has"
-RECIPES, RUNBOOKS, INSTALLED = "tests/cli/test_recipes.py", "tests/deploy/test_runbooks.py", "tests/deploy/test_installation.py"
-ELSEWHERE = {  # a page's commands, and the test that runs each
+INSTALLED, RUNBOOKS = "tests/deploy/test_installation.py", "tests/deploy/test_runbooks.py"
+WHEEL, JAVA = "tests/python/test_real_wheel.py", "tests/interop/test_java.py"
+ELSEWHERE = {  # the test that runs a program as the page does, or what the test runs
     "CONTRIBUTING.md": {"pre-commit": FOREIGN},
-    "client/README.md": {"mvn": "tests/interop/test_java.py", "java": "tests/interop/test_java.py"},
-    "client/cli/README.md": {},
+    "client/README.md": {"mvn": JAVA, "java": JAVA},
     "client/go/README.md": {"go": "tests/go/CMakeLists.txt"},
     "client/migration.md": {"etcdctl": FOREIGN, "consul": FOREIGN},
     "client/node/README.md": {"npm": "client/node/install.sh"},
-    "client/python/README.md": {"pip": "tests/python/test_real_wheel.py", "python3": "tests/python/test_real_wheel.py"},
+    "client/python/README.md": {"pip": WHEEL, "python3": WHEEL},
     "deploy/README.md": {"docker": "tests/deploy/test_dockerfile.py"},
-    "deploy/choosing.md": {"distlockctl": RECIPES},
+    "deploy/choosing.md": {"distlockctl": "tests/cli/test_recipes.py"},
     "deploy/jobs.md": {"systemctl": INSTALLED},
     "deploy/operations.md": {"apt": INSTALLED, "systemctl": INSTALLED, "usermod": FOREIGN, "kubectl": RUNBOOKS},
-    "deploy/runbooks.md": {"distlockctl": RUNBOOKS, "kubectl": RUNBOOKS, "systemctl": INSTALLED, "chronyc": FOREIGN,
-                           "docker": "tests/deploy/test_dockerfile.py"},
+    "deploy/runbooks.md": {"distlockctl": RUNBOOKS, "systemctl": INSTALLED, "kubectl": FOREIGN, "docker": FOREIGN,
+                           "chronyc": FOREIGN, "ss": FOREIGN},
     "helm/distlock/README.md": {"helm": "tests/deploy/test_charts.py", "kubectl": RUNBOOKS},
     "proto/promises.md": {"etcdctl": FOREIGN},
     "tests/README.md": {"sim_small_test": "tests/sim/small/CMakeLists.txt", "pytest": "tests/cli/CMakeLists.txt",
                         "distlock_check_history": "tests/e2e/test_mixed.py"},
     "tests/bench/README.md": {"distlock_bench": "tests/bench/CMakeLists.txt"},
 }
-PROGRAMS = BY_US | CHECKED | {"cd"} | {program for row in ELSEWHERE.values() for program in row}
-# Words of pages that a reader replaces, what a reader's machine has, and what would never end.
+KNOWN = RUN | CHECKED | {program for row in ELSEWHERE.values() for program in row}
 BLANKS = {
-    r"kubectl exec (-it )?\S+ -- (?=distlockctl [a-z])": "", r"docker run .*--entrypoint distlockctl distlock|docker compose "
-    r"run --rm try": "distlockctl", r"/usr/local/bin/": "./", r"(?<= )/tmp/": "", r' "\$@"$': "", r"--preset P\b": "--preset release",
+    # the words that a reader replaces
     r"\bNAMESPACE:KEY\b": "default:k", r"\bKEY\b": "k", r"\bNAME\b": "n", r"\bVALUE\b": "v", r"\bCMD\b": "true",
-    r"\bTOKEN$": "1", r"\bCOMMAND\b": "run", r"\bFILE\b": "file", r"\bCASES\b": "cases.yaml", r"'\.\.\.'": "true",
-    r"distlockctl \.\.\.": "distlockctl status", r"distlockctl (run|hold|watch|force-release|store upgrade)$":
-    r"distlockctl \1 --help", r"job -- sleep 20": "job -- true", r"; sleep 20": "; sleep 600", r"-w 30 echo": "-w 600 echo",
-    r"(distlockctl force-release ([\w/]+))(?! --help)": r"distlockctl acquire \2 && \1", r"distlockctl top": "distlockctl top --once",
-    r"redis://lock-store": "unix://$REDIS", r"redlock://(\.\.\.|\S*h1,h2,h3)": "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
-    r"redis-cli( -u URL| -h replica| -p 26379)?": "redis-cli -e -s $REDIS", r"old-host 6379": "NO ONE",
-    r"(?<!--http-api )127\.0\.0\.1:7421": "$HTTP", r"\bcurl (?=-s)": "curl --fail-with-body ",
+    r"\bTOKEN$": "1", r"\bCOMMAND\b": "run", r"\bFILE\b": "file", r"--preset P\b": "--preset release", r' "\$@"$': "",
+    r"'\.\.\.'": "true", r"distlockctl \.\.\.": "distlockctl status",
     r'"leaseId":"\.\.\."': """"leaseId":"'$(eval "$(distlockctl acquire $RANDOM)"; echo $DISTLOCK_LEASE_ID)'\"""",
-    r"curl (--[a-z-]+)$": r"curl --help all | grep -e '\1'", r"flock (-[a-z])$": r"flock --help | grep -e '\1'",
+    # where the broker and its store are
+    r"kubectl exec (-it )?\S+ -- (?=distlockctl [a-z])": "",
+    r"docker run .*--entrypoint distlockctl distlock|docker compose run --rm try": "distlockctl",
+    r"redis://lock-store": "unix://$REDIS", r"redis-cli( -u URL| -h replica| -p 26379)?": "redis-cli -e -s $REDIS",
+    r"redlock://(\.\.\.|\S*h1,h2,h3)": "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", r"old-host 6379": "NO ONE",
+    r"(?<!--http-api )127\.0\.0\.1:7421": "$HTTP", r"\bcurl (?=-s)": "curl --fail-with-body ", r"(?<= )/tmp/": "",
+    # what must be there before, and how long it takes
+    r"(distlockctl force-release ([\w/]+))": r"distlockctl acquire \2 && \1",
     r"openssl x509": "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x "
                      "-keyout key -out file 2>&- && openssl x509",
+    r"distlockctl top": "distlockctl top --once", r"job -- sleep 20": "job -- true", r"; sleep 20": "; sleep 600",
+    r"-w 30 echo": "-w 600 echo",
+    # what is only named
+    r"distlockctl (run|hold|watch|force-release|store upgrade)$":
+        r"distlockctl \1 --help | grep 'Usage: distlockctl \1'",  # without it, --help ends with 0
+    r"curl (--[a-z-]+)$": r"curl --help all | grep -e '\1'", r"flock (-[a-z])$": r"flock --help | grep -e '\1'",
 }
-EXITS = {"quorum-init": 69, "SENTINEL": 1, "CLUSTER INFO": 1, "check-token": 1, "held off": 69, "upgrade --to 2": 78}  # of what a private store is not
-ENDLESS = re.compile(r"distlockctl (watch|hold) (?!--help)|.*--observe|.*curl .* -sN|redis-cli.* MONITOR")
-REDIRECTION = re.compile(r"&?[<>]+&?")
+# Exit codes that the page does not state: the store is no quorum, sentinel or cluster, and no release has schema 2.
+EXITS = {"quorum-init": 69, "SENTINEL": 1, "CLUSTER": 1, "store upgrade --to 2": 78, "check-token": 1, "# held off": 69}
+ENDLESS = re.compile(r"distlockctl watch (?!--help)|--observe|\bcurl .*-sN|redis-cli .*MONITOR")
 FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^ *\2$", re.M | re.S)
+REDIRECTION = re.compile(r"&?[<>]+&?")
+NO_PROGRAM = re.compile(r"\[?\w+=.*|env|exec|coproc|LOCK|do|then|else|if|while|!|[{}].*")
 VARIES = (r"\d{4}-\d\d-\d\dT[\d:.]+Z|[\w.-]+@[\w.-]+(:\d+)?|\b[0-9a-f]{16}\b|\b[\d.]+(ms|s|m|h)\b|(?<=store)\s+\S+,")
 
 
 def programs(command):
-    """[program, options] of all that a shell starts for it; none where it is no shell."""
+    """(program, options) of each that a shell starts for it; none where it is no shell."""
     found = []
     for row in command.splitlines():
         lexer = shlex.shlex(row, posix=True, punctuation_chars=True)
@@ -97,7 +104,7 @@ def programs(command):
                 continue
             elif not is_first:
                 found[-1][1].append(word)
-            elif not re.match(r"\[?\w+=|(env|exec|coproc|LOCK|do|then|else|if|while|!)$|[{}]", word):
+            elif not NO_PROGRAM.fullmatch(word):
                 found.append((word.removeprefix("build/release/bin/"), []))
                 is_first = False
     return found
@@ -105,26 +112,26 @@ def programs(command):
 
 def is_command(row):
     (first, options), *_ = programs(row) or [("", [])]
-    return first in PROGRAMS and bool(options) or bool(SCRIPT.fullmatch(first) and options)
+    named = first in KNOWN or SCRIPT.fullmatch(first)
+    return bool(named and options and not row.startswith("distlockd cannot "))  # as its log says
 
 
 def passages(page):
     """(line, [(command, what is shown below it)]) of each block of commands, and of each command within a sentence."""
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     for block in FENCE.finditer(text):
-        rows = re.sub(r"\\\n *", " ", block[4])
-        made = [(row, None) for row in rows.splitlines() if row.strip()]
-        if block[3] in ("sh", "bash"):
-            made = [(rows, None)]
+        language, rows = block[3], re.sub(r"\\\n *", " ", block[4])
+        commands = [(row, None) for row in rows.splitlines()]
+        if language in ("sh", "bash"):
+            commands = [(rows, None)]
         elif rows.startswith("$ "):
-            made = [tuple((part + "\n").split("\n", 1)) for part in re.split(r"^\$ ", rows, flags=re.M)[1:]]
-        if block[3] in ("", "sh", "bash", "console") and made and (
-                block[3] or is_command(made[0][0]) or re.match(r"\w+=\S+ \w+=", rows)):
-            yield text.count("\n", 0, block.start(4)) + 1, made
+            commands = [tuple(f"{part}\n".split("\n", 1)) for part in re.split(r"^\$ ", rows, flags=re.M)[1:]]
+        if language in ("", "sh", "bash", "console") and (language or any(is_command(row) for row, _ in commands)):
+            yield text.count("\n", 0, block.start(4)) + 1, commands
     prose = FENCE.sub(lambda block: "\n" * block[0].count("\n"), text)
     for code in re.finditer(r"(?<!`)`([^`]+)`", prose):
         command = " ".join(code[1].split()).replace("\\|", "|")
-        if is_command(command) and not command.startswith("distlockd cannot "):  # as its log says
+        if is_command(command):
             yield prose.count("\n", 0, code.start()) + 1, [(command, None)]
 
 
@@ -134,17 +141,17 @@ def filled(command):
     return command
 
 
-def is_ours(page, command):
-    """Whether this test runs it."""
-    return bool({program for program, _ in programs(filled(command))} & BY_US - set(ELSEWHERE.get(page, ())))
+def is_run(page, command):
+    return bool({program for program, _ in programs(filled(command))} & RUN - set(ELSEWHERE.get(page, ())))
 
 
-def is_checked(page, command):
-    return is_ours(page, command) or any(p in CHECKED or SCRIPT.fullmatch(p) for p, _ in programs(command))
+def is_tested(page, command):
+    return is_run(page, command) or any(p in CHECKED or SCRIPT.fullmatch(p) for p, _ in programs(command))
 
 
-PASSAGES = [(page, number, made) for page in PAGES for number, made in passages(page)]
-SHOWN = [(page, program) for page, _, commands in PASSAGES for command, _ in commands for program, _ in programs(command)]
+PASSAGES = [(page, number, commands) for page in PAGES for number, commands in passages(page)]
+SHOWN = [(page, program) for page, _, commands in PASSAGES for command, _ in commands
+         for program, _ in programs(command)]
 
 
 class Place:
@@ -169,12 +176,10 @@ class Place:
         self.broker.close()
         shutil.rmtree(self.folder)
 
-    def clear(self):
-        """Ends the processes and the locks that a passage has left."""
+    def end_all(self):
         while self.started:
             end(self.started[-1], signal.SIGKILL)
             self.started.pop().communicate()
-        self.run("distlockctl ls -A | cut -d' ' -f1 | xargs -rn1 distlockctl force-release")
 
     def start(self, command):
         for name in re.findall(r"\./(\w[\w.]*)", command):
@@ -185,31 +190,27 @@ class Place:
                                              stderr=subprocess.STDOUT, start_new_session=True))
         return self.started[-1]
 
-    def run(self, command, shown=None):
-        """Runs it to its end, again and again until it prints what is shown: those that wait are heard in time."""
+    def run(self, command, shown=""):
         stated = re.search(r"exit code (\d+)", command)
         codes = [int(stated[1])] if stated else [code for words, code in EXITS.items() if words in command] or [0]
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            process = self.start(command)
-            if ENDLESS.match(command):
-                said, codes = process.stdout.readline(), [0, -signal.SIGTERM]
-                assert said, command
-                end(process, signal.SIGTERM)
-                process.communicate(timeout=PATIENCE_S)
-            else:
-                said = process.communicate(timeout=PATIENCE_S)[0]
-            if process.returncode in codes and is_like(said, shown):
-                return
-            assert shown is not None and time.monotonic() < deadline, f"{command}\nended with {process.returncode}\n{said}\n{shown}"
+        process = self.start(command)
+        if ENDLESS.search(command):
+            said, codes = process.stdout.readline(), [0, -signal.SIGTERM]
+            assert said, command
+            end(process, signal.SIGTERM)
+            process.communicate(timeout=PATIENCE_S)
+        else:
+            said = process.communicate(timeout=PATIENCE_S)[0]
+        assert process.returncode in codes and is_like(said, shown), (
+            f"{command}\nends with {process.returncode}, not {codes}; it prints\n{said}\nand the page has\n{shown}")
 
     def show(self, command, shown):
         """Runs it as on a terminal: one that ends with & or waits goes on beside those that follow, until the drain."""
         if command.endswith("&"):
-            holder = self.start(command[:-1])
-            assert is_like(holder.stdout.readline(), shown)
+            assert is_like(self.start(command[:-1]).stdout.readline(), shown)
         elif " -w " in command:
             self.waiting.append((self.start(command), shown))
+            eventually(lambda: self.broker.queue_length(re.search(r"run (\S+)", command)[1]) == 1, command)
         else:
             if " drain" in command:
                 end(self.started[0], signal.SIGTERM)
@@ -239,56 +240,57 @@ def shared(api):
 @pytest.fixture
 def place(api, request):
     text = str(request.node.callspec.params["commands"])
-    if " drain" not in text and "held off" not in text:
-        shared = request.getfixturevalue("shared")
-        yield shared
-        if shared.started:
-            shared.clear()
-        return
-    place = Place(api, *(["--failover-hold-off", "1m"] if "held off" in text else []))
+    alone = " drain" in text or "held off" in text
+    hold_off = ["--failover-hold-off", "1m"] if "held off" in text else []
+    place = Place(api, *hold_off) if alone else request.getfixturevalue("shared")
     yield place
-    for process in place.started:
-        end(process, signal.SIGKILL)
-    place.close()
+    place.end_all()
+    if alone:
+        place.close()
+    else:
+        place.run("distlockctl ls -A | cut -d' ' -f1 | xargs -rn1 distlockctl force-release")
+        place.end_all()
 
 
 def check_options(page, program, options):
-    """Asks distlockd for what it would do, a script for its --help, and looks at the presets."""
+    """Asks distlockd for its settings and a script for its --help; looks up the presets of cmake and ctest."""
     flags = re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(options))
-    path = next((p for p in (REPOSITORY / program, (REPOSITORY / page).parent / program) if p.is_file()), None)
     if program == "distlockd":
         done = subprocess.run([os.environ["DISTLOCKD"], *options, "--print-config"], capture_output=True, text=True,
                               timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, done.stderr
     elif SCRIPT.fullmatch(program):
+        path = next(p for p in (REPOSITORY / program, (REPOSITORY / page).parent / program) if p.is_file())
         python = [sys.executable, "-B"] if path.suffix == ".py" else []
-        told = subprocess.run([*python, path, "--help"], capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+        told = subprocess.check_output([*python, path, "--help"], text=True, timeout=PATIENCE_S)
         assert not [flag for flag in flags if not re.search(rf"{flag}(?![\w-])", told)], told
-    elif program in ("cmake", "ctest"):
+    elif program in CHECKED:
         kind = "buildPresets" if "--build" in flags else "configurePresets" if program == "cmake" else "testPresets"
-        assert options[options.index("--preset") + 1] in [preset["name"] for preset in PRESETS[kind]]
+        names = [preset["name"] for preset in PRESETS[kind] if not preset.get("hidden")]
+        assert options[options.index("--preset") + 1] in names
         assert all(name in OPTIONS for name in re.findall(r"-D(\w+)=", " ".join(options)))
 
 
 @pytest.mark.parametrize("page, commands", [
     pytest.param(page, commands, id=f"{page}:{number}-{commands[0][0][:50]}") for page, number, commands in PASSAGES
-    if any(is_checked(page, command) for command, _ in commands)])
+    if any(is_tested(page, command) for command, _ in commands)])
 def test_the_commands_run(page, commands, place):
-    variables = ""
+    before = ""
     for command, shown in [(filled(command), shown) for command, shown in commands]:
         for program, options in programs(command):
             check_options(page, program, options)
         if not programs(command):
-            variables += f"{command}; "
-        elif is_ours(page, command):
-            place.run(variables + command) if shown is None else place.show(command, shown)
+            before += f"{command}\n"  # variables
+        elif is_run(page, command):
+            place.run(before + command) if shown is None else place.show(command, shown)
 
 
-def test_each_other_program_s_command_is_run_by_a_test():
+def test_each_command_of_another_program_has_its_test():
     assert len(SHOWN) > 200
     rows = {(page, program): test for page, row in ELSEWHERE.items() for program, test in row.items()}
     assert not rows.keys() - SHOWN, "no page shows these"
-    assert not [(page, program) for page, program in set(SHOWN) - rows.keys() if program not in BY_US | CHECKED | SHELL
-                and not program.startswith("./") and not SCRIPT.fullmatch(program)], "name the tests that run these"
+    unnamed = {row for row in SHOWN if row not in rows and row[1] not in RUN | CHECKED | SHELL}
+    assert not {row for row in unnamed if row[1][:2] != "./" and not SCRIPT.fullmatch(row[1])}, "name their tests"
     for (_, program), test in rows.items():
-        assert test == FOREIGN or re.search(rf"\b{program.rstrip('3')}\b", (REPOSITORY / test).read_text("utf-8"), re.I), (program, test)
+        text = test if test == FOREIGN else (REPOSITORY / test).read_text(encoding="utf-8")
+        assert test == FOREIGN or re.search(rf"\b{program.rstrip('3')}\b", text, re.I), f"{test} has no {program}"
