@@ -23,7 +23,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests/tidy"))
 from rules import Tree  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not os.environ.get("DISTLOCKD"), reason="a broker in memory serves less than pages show")
+pytestmark = pytest.mark.skipif(not os.environ.get("DISTLOCKD"), reason="a broker in memory serves less than that")
 PAGES = [f for f in Tree(REPOSITORY).files if f.endswith(".md") and f != "tests/track_record.md"]
 PRESETS = json.loads((REPOSITORY / "CMakePresets.json").read_text(encoding="utf-8"))
 OPTIONS = (REPOSITORY / "CMakeLists.txt").read_text(encoding="utf-8")
