@@ -67,11 +67,8 @@ pub fn endpoint(address: &str) -> Result<Endpoint, Error> {
 }
 
 fn tls() -> Result<ClientTlsConfig, Error> {
-    let read = |name: &str| {
-        let text =
-            variable(name).map(|path| fs::read(&path).map_err(|error| invalid(format!("{name}: {path}: {error}"))));
-        text.transpose()
-    };
+    let wrong = |name: &str, error| invalid(format!("{name}: its file cannot be read: {error}"));
+    let read = |name: &str| variable(name).map(fs::read).transpose().map_err(|error| wrong(name, error));
     let config = match read("DISTLOCK_TLS_CA")? {
         Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
         None => ClientTlsConfig::new().with_native_roots(),
@@ -95,11 +92,7 @@ fn token() -> Result<String, String> {
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let token = text.trim();
     let good = !token.is_empty() && text.len() <= 16 << 10 && token.bytes().all(|c| c.is_ascii_graphic());
-    if good {
-        Ok(token.into())
-    } else {
-        Err(format!("{path} must hold the token alone, in one line of at most 16 KiB"))
-    }
+    good.then(|| token.into()).ok_or_else(|| format!("{path} must hold the token alone, in one line of at most 16 KiB"))
 }
 
 /// What the file says now; "" when there is no token that can be shown to this address.

@@ -113,10 +113,12 @@ impl Core {
 
     /// Reads until the call ends.
     async fn read(self: Arc<Core>, l: usize, session: u64, address: String, tasks: Tasks) -> Result<(), Status> {
-        let endpoint = endpoint(&address).map_err(|error| failed(&error))?.executor(tasks);
+        // Files may be slow to read: no heartbeat of the other session waits for them.
+        let looked = spawn_blocking(move || (endpoint(&address), authorization(&address))).await;
+        let (endpoint, shown) = looked.map_err(|error| failed(&error))?;
+        let endpoint = endpoint.map_err(|error| failed(&error))?.executor(tasks);
         let channel = endpoint.connect().await.map_err(|error| failed(&error))?;
         let mut request = Request::new(self.clone().write(l, session));
-        let shown = look(address).await;
         if !shown.is_empty()
             && let Ok(value) = shown.parse()
         {

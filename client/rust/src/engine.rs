@@ -402,7 +402,7 @@ impl Table {
         let Some(request) = self.waiting.get_mut(&first) else { return };
         let asked = &request.specs[0];
         let same =
-            |spec: &LockSpec| spec.key == asked.key && spec.owner == asked.owner && spec.namespace == asked.namespace;
+            |one: &LockSpec| (&one.key, &one.owner, &one.namespace) == (&asked.key, &asked.owner, &asked.namespace);
         let arrives = |lease: &Lease| lease.link != Some(self.present) && lease.spec.reentrant && same(&lease.spec);
         if asked.reentrant && self.held.values().any(arrives) {
             return; // the same owner holds the lock through another session: it would wait for itself here
@@ -461,15 +461,14 @@ impl Table {
             _ => Unspecified,
         };
         let both = [back.outcome, outcome]; // of two sessions only one has had the lease
-        back.outcome =
-            *[Released, StillHeld, Unspecified].iter().find(|one| both.contains(one)).unwrap_or(&AlreadyGone);
+        let better = [Released, StillHeld, Unspecified].into_iter().find(|one| both.contains(one));
+        back.outcome = better.unwrap_or(AlreadyGone);
         back.unanswered -= 1;
-        if back.unanswered > 0 {
-            self.backs.insert(no, back);
-        } else {
+        if back.unanswered == 0 {
             self.tell(back.told.take(), back.outcome);
-            self.leave_over(back);
+            return self.leave_over(back);
         }
+        self.backs.insert(no, back);
     }
 
     pub fn on_event(&mut self, l: usize, event: SessionEvent, now: Nanos) {
@@ -513,12 +512,10 @@ impl Table {
         let link = &mut self.links[l];
         if link.authenticates && !authorization.is_empty() && authorization != link.shown {
             link.shown = authorization.clone();
-            let heard = move |table: &mut Table, answer, _| {
-                if let Answer::Refused(_) = answer {
-                    table.links[l].shown.clear(); // to be shown again
-                }
-            };
-            self.ask(l, Command::Authenticate(Authenticate { authorization }), Box::new(heard));
+            let refused = |answer: Answer| matches!(answer, Answer::Refused(_)); // it is shown again then
+            let heard: Heard =
+                Box::new(move |table, answer, _| _ = refused(answer).then(|| table.links[l].shown.clear()));
+            self.ask(l, Command::Authenticate(Authenticate { authorization }), heard);
         }
     }
 

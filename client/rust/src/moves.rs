@@ -179,9 +179,7 @@ impl Table {
         for (_, lease) in self.held.iter_mut().filter(|(id, _)| holds.contains(id)) {
             lease.downgrading -= 1;
             lease.mode_unsure |= !done;
-            if done {
-                lease.spec.set_mode(LockMode::Shared);
-            }
+            lease.spec.set_mode(if done { LockMode::Shared } else { lease.spec.mode() });
         }
         let refusal = match answer {
             Answer::Done(_) => Ok(()),
