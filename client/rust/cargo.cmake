@@ -14,7 +14,8 @@ else()
   endif()
 endif()
 set(RUST_TARGET ${CMAKE_BINARY_DIR}/cargo)
-set(RUST_CARGO ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${RUST_TARGET} CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 ${CARGO})
+set(RUST_CARGO ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${RUST_TARGET} CARGO_INCREMENTAL=0
+    CARGO_PROFILE_DEV_DEBUG=0 ${CARGO})
 
 # rust_skipped(<test>): a test that ctest shows as skipped, and why.
 function(rust_skipped name)
