@@ -13,7 +13,7 @@ else()
     set(NO_RUST "${CARGO} is ${found}")
   endif()
 endif()
-set(RUST_TARGET ${CMAKE_BINARY_DIR}/cargo)
+set(RUST_TARGET ${CMAKE_SOURCE_DIR}/build/cargo) # all presets share it
 set(RUST_CARGO ${CMAKE_COMMAND} -E env CARGO_TARGET_DIR=${RUST_TARGET} CARGO_INCREMENTAL=0
     CARGO_PROFILE_DEV_DEBUG=0 ${CARGO})
 
