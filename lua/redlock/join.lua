@@ -21,7 +21,9 @@ if bad then return bad end
 drop_expired(h)
 if h.mine then
   local held_info = h.kind == 'x' and info_of(h) or h.mine.info
-  if is_marked_later(held_info, info) or tonumber(h.mine.token) > tonumber(greatest) then
+  -- A grant that was downgraded stays so: this call may come late.
+  local was_downgraded = h.mine.token == token and h.kind == 's' and string.byte(want) == 120
+  if is_marked_later(held_info, info) or tonumber(h.mine.token) > tonumber(greatest) or was_downgraded then
     return {HELD, NOW}
   end
 end

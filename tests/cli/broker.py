@@ -84,7 +84,7 @@ class Fake(Broker):
 class Real(Broker):
     real = True
 
-    def __init__(self, api, folder, distlockd):
+    def __init__(self, api, folder, distlockd, *options):
         self.redis_path = f"{folder}/redis.sock"
         self.redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", self.redis_path, "--save", "",
                                        "--dir", str(folder)], stdout=subprocess.DEVNULL)
@@ -92,7 +92,7 @@ class Real(Broker):
         super().__init__(api, f"unix://{folder}/broker.sock")
         with open(f"{folder}/distlockd.log", "wb") as log:
             self.daemon = subprocess.Popen([distlockd, "--listen", self.address, "--redis", f"unix://{self.redis_path}",
-                                            "--http", ""], stderr=log)
+                                            "--http", "", *options], stderr=log)
         eventually(self._serving, "the broker having its store")
 
     def _serving(self):

@@ -3,7 +3,7 @@
 
 import pytest
 
-from lock import GRANTED, KEEP_MS, RENEWED, SCRIPTS, broker, owner
+from lock import DOWNGRADED, GRANTED, HELD, KEEP_MS, RENEWED, SCRIPTS, broker, owner
 
 CONFIRMED, JOINED = 20, 22
 HOLD, LIFE, TTL = 9_000, 8_000, 2_000
@@ -114,3 +114,15 @@ def test_a_join(lock, redis, mode):
     assert reply[0] == JOINED
     assert life(redis, lock, mode) > LIFE - NEAR
     assert int(vote(redis, lock, mode, mark(0))[4]) > HOLD - 1_000 - NEAR
+
+
+def test_a_join_that_comes_behind_a_downgrade(lock, redis):
+    """Sent before it, over a connection that was given up since: readers stay where they are let in."""
+    token, _ = held(redis, lock, "x", age=0, info=mark(0))
+
+    def join(want):
+        return redlock(redis, lock, "join", owner(1), token, want, TTL, 0, 2**53 - 1, mark(0), KEEP_MS, token)
+    assert lock.downgrade(1, token=token)[0] == DOWNGRADED
+    assert join("x")[0] == HELD
+    assert redis("TYPE", lock.h) == "hash"
+    assert join("s")[0] == JOINED

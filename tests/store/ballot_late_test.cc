@@ -150,20 +150,62 @@ TEST_F(BallotTest, AYieldThatWasAnsweredBoundsNoToken) {
   }
 }
 
-// Its client believes; a repeat of the request that finds another's votes at most servers gives back only its own.
-TEST_F(BallotTest, ARepeatGivesBackNoVoteOfAGrantThatWasTold) {
-  const core::StoreAcquire asked{
-      .op = 1, .name = TheLock(), .owner = OwnerOf(core::kRepeatableMark), .ttl = seconds(30), .wait = true};
-  Step(asked);
-  for (const NodeIndex node : {0, 1, 2}) Answer(node, Voted{kToken, TimeOf(), {}});
+// A request that may be repeated, its client has been told of the grant, and it is asked for again.
+core::StoreAcquire Repeated() {
+  return {.op = 1, .name = TheLock(), .owner = OwnerOf(core::kRepeatableMark), .ttl = seconds(30), .wait = true};
+}
+
+// Its client may believe: one server is silent, and another one has an earlier waiter's vote.
+TEST_F(BallotTest, ARepeatGivesBackNoVoteOfAGrantThatMayBeBelievedIn) {
+  Step(Repeated());
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
   ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
-  // Two servers have forgotten it, and show somebody else; the third has it.
-  Step(asked);
+  Step(Repeated());
+  Answer(0, Behind(3));
+  Answer(2, Voted{kToken, TimeOf(), {}});
+  sent_[1].clear();
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<YieldVote>(), 0u);
+  EXPECT_EQ(CountAsked<AskVote>(), 0u) << "a question would renew the vote, and keep others from it";
+  Pass(seconds(31));
+  EXPECT_GE(CountAsked<AskVote>(), 1u) << "it has ended, or its holder renews it";
+}
+
+// More servers than a quorum leaves over have somebody else: nobody can believe any more, and others need the vote.
+TEST_F(BallotTest, ARepeatGivesBackTheLastVoteOfAGrantThatIsOver) {
+  Step(Repeated());
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  Step(Repeated());
   for (const NodeIndex node : {0, 1}) Answer(node, Behind(3));
   Answer(2, Voted{kToken, TimeOf(), {}});
   Pass(seconds(1));
-  EXPECT_EQ(CountAsked<YieldVote>(), 0u);
-  EXPECT_GE(CountAsked<AskVote>(), 1u) << "it goes on asking";
+  EXPECT_EQ(CountAsked<YieldVote>(), 1u);
+}
+
+// The caller of the downgrade gave it up, released, and has asked anew under the same owner.
+TEST_F(BallotTest, ADowngradeOfAGrantThatIsOverLeavesTheNextOneAlone) {
+  using Result = core::DowngradeDone::Result;
+  const core::OwnerId owner = Repeated().owner;
+  Step(Repeated());
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  Step(core::StoreDowngrade{.op = 7, .name = TheLock(), .owner = owner, .token = kToken, .info = {}});
+  Answer(0, core::DowngradeDone{.result = Result::kDowngraded});
+  const SendTo late = std::exchange(sent_[1], {}).front();
+  Answer(2, core::StoreUnknown{"reset"});
+  Step(core::StoreRelease{.op = 8, .name = TheLock(), .owner = owner, .token = kToken});
+  for (const NodeIndex node : {0, 2}) Answer(node, GaveBack{.was_holder = true});
+  sent_[1].clear();
+  Step(Repeated());
+  for (const NodeIndex node : {0, 2}) Answer(node, Voted{kToken + 5, TimeOf(), {}});
+  Step(NodeReply{late.op, core::DowngradeDone{.result = Result::kDowngraded}, TimeOf()});
+  Pass(milliseconds(50));
+  for (const auto& sent : sent_) {
+    for (const SendTo& one : sent) {
+      if (const auto* join = std::get_if<JoinGrant>(&one.command)) {
+        EXPECT_EQ(join->spec.want.mode, core::Mode::kExclusive);
+      }
+    }
+  }
 }
 
 // The vote ended before the server said that its owner waits; the notice of it comes later than that.

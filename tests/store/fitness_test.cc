@@ -82,7 +82,7 @@ TEST(Fitness, WarnsOfAServerThatForgets) {
 
 // As a server tells them, among others, in no order.
 TEST(Fitness, ScriptsObeyMinReplicasFromRedis627On) {
-  for (const std::string_view version : {"6.2.0", "6.2.6", "6.2", "6.2.x", "6.0.20"}) {
+  for (const std::string_view version : {"6.2.0", "6.2.6", "6.2", "6.2.x", "6.0.20", "6.3.4"}) {
     EXPECT_TRUE(ScriptsPassMinReplicas(version)) << version;
   }
   for (const std::string_view version : {"6.2.7", "6.2.14", "7.0.0", "7.0", "7.2.5", "8.0.1"}) {

@@ -98,8 +98,8 @@ class Core:
     """`on_draining(seconds)`: the broker goes down, and not all locks can follow to another one."""
 
     def __init__(self, addresses: _channel.Addresses, label: str, unreachable_after: Optional[int],
-                 on_draining: Callable[[float], object],
-                 on_session: Optional[Callable[[str, str], object]] = None, ends_with_process: bool = True) -> None:
+                 on_draining: Callable[[float], object], on_session: Callable[[str, str], object],
+                 ends_with_process: bool) -> None:
         self.generation = _fork.generation
         self._ends_with_process = ends_with_process
         self.addresses, self.calls, self.clock = addresses, Calls(addresses), addresses.clock
@@ -113,8 +113,7 @@ class Core:
         self._timer = OneThread(self._run, lambda: bool(self.inbox))
         self.mail = Mailbox()  # wakes the timer's thread, also with what has lost its owner
         self.owner: Any = None  # of the client
-        self._armed = 0  # when it wakes by itself
-        self._reconnect_at = 0
+        self._armed = self._reconnect_at = 0  # when it wakes by itself; when it opens the next stream
         self._closed, self._closed_at = Bell(), NEVER
         self.when_drained: List[Callable[[], object]] = []  # added to in a turn
         _all.add(self)
@@ -243,8 +242,7 @@ class Core:
             self.table.on_event(stream.link, event, now, fx)
             if event.HasField("opened"):
                 self.calls.prefer(stream.address)
-                if self._on_session is not None:
-                    fx.append((self._on_session, ("opened", stream.address)))
+                fx.append((self._on_session, ("opened", stream.address)))
         if stream.link is self.table.link and stream.link.session.last_acked > 0:
             self.addresses.succeed()
 
@@ -252,8 +250,7 @@ class Core:
         why = "the stream to the broker ended" + (f": {failure.message}" if failure is not None else "")
         cause = "LAPSED" if failure is not None and failure.reason == "LEASE_LOST" else "DISCONNECTED"
         self._break(stream, cause, why, failure, now, fx)
-        if self._on_session is not None:
-            fx.append((self._on_session, ("ended", stream.address)))
+        fx.append((self._on_session, ("ended", stream.address)))
 
 
 _all: "weakref.WeakSet[Core]" = weakref.WeakSet()

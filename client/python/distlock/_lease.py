@@ -253,11 +253,9 @@ class Link:
     def pack(self, now: int) -> Optional[wire.SessionRequest]:
         """The next message, or None. Takes the time of a heartbeat now, before the message is handed to gRPC."""
         if self.heartbeat_due:
-            beat = wire.Heartbeat(seq=self.session.send(now))
-            self.commands.appendleft(wire.SessionCommand(heartbeat=beat))
+            self.commands.appendleft(wire.SessionCommand(heartbeat=wire.Heartbeat(seq=self.session.send(now))))
             self.heartbeat_due, self.heartbeat_at = False, now + self.interval
-        message = wire.SessionRequest()
-        left = self.max_bytes
+        message, left = wire.SessionRequest(), self.max_bytes
         while self.commands and self._may_send(self.commands[0]):
             command = self.commands[0]
             left -= command.ByteSize() + FRAME

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine of a client: one table of leases, and what may happen to it. A state machine without clock, threads or IO:
 time is passed in, what it tells the program comes out in `fx`, what it tells brokers in pack(). Its rules are those of
-proto/distlock/v1/session.md; _lease.py has the states. Only distlock/_core.py calls it, one call at a time, on threads
-of the package and of gRPC, so the program cannot stop it or leave it half done."""
+proto/distlock/v1/session.md; _lease.py has the states, _moves.py how leases move. Only distlock/_core.py calls it, one
+call at a time, on threads of the package and of gRPC, so the program cannot stop it or leave it half done."""
 import functools
 from typing import Callable, Dict, Optional
 
 from distlock import _convert
 from distlock._clock import NEVER, SECOND
 from distlock._lease import GIVEN_BACK, LEAST_PAUSE, MOST_AHEAD, Change, Effects, Lease, Link, Phase, Request
-from distlock._table import OVER, PERMANENT, UNHEARD, Answer, TableBase, Told
+from distlock._moves import MovingTable
+from distlock._table import OVER, PERMANENT, UNHEARD, Answer, Told
 from distlock.errors import Refused, kind_of
 from distlock.types import Outcome
 from distlock.v1 import lock_pb2
@@ -22,7 +23,7 @@ TOLD = ("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED")
 OF_SESSIONS = frozenset(("opened", "granted", "refused", "released", "heartbeat_ack", "draining"))
 
 
-class LockTable(TableBase):
+class LockTable(MovingTable):
     """Each request is answered once, and so is each release, downgrade and change that has a callback."""
 
     def acquire(self, request: Request, now: int, fx: Effects) -> None:

@@ -47,7 +47,7 @@ class Base:
     def _core(self) -> Core:
         core = self._cores.get(_fork.generation)
         if core is None and not self._closed:
-            session = self._observer.session if self._observer is not None else None
+            session = self._observer.session if self._observer is not None else lambda event, address: None
             core = Core(self._addresses(), self.label, self._unreachable_after, self._on_draining, session,
                         self._ends_with_process)
             # When nobody has this client any more, nor a lock of it.

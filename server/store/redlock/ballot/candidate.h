@@ -89,10 +89,11 @@ struct Candidate : core::Timed {
   Instant confirm_again{};  // servers have refused to: not before
 
   // Held.
-  uint64_t token = 0;                 // the last one that the core was told
+  uint64_t token = 0;                 // that the core was told; 0: none, or nobody can believe in it any more
   Instant deadline{};                 // D, as the ballot knows it
   Instant hold_until = core::kNever;  // end by max_hold, not before it ends at q servers
   bool is_callers = false;            // a caller renews it, so the servers end it by max_hold
+  Instant downgraded_at{};            // SHARED since a downgrade that was sent then
   Instant join_at = core::kNever;     // servers that have not voted are asked to join
   Instant forget_at = core::kNever;
 

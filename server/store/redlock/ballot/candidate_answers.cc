@@ -276,7 +276,8 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
   stand.token = sent.token;
   stand.from = sent.at;
   stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
-  stand.queued = stand.is_behind = false;
+  stand.queued = false;
+  if (sent.at > candidate.downgraded_at) stand.is_behind = false;
   candidate.HasJoined(stand, sent.at, context_.now);
 }
 

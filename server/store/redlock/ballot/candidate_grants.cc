@@ -93,14 +93,15 @@ void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holde
   const Spec& spec = candidate.spec;
   candidate.yields = holder && holder == candidate.yielded_to ? candidate.yields + 1 : 0;
   candidate.yielded_to = holder;
-  candidate.ask_at = core::kNever;
-  bool yields = false;
+  // A question would renew the vote of a grant that the core was told. It ends by itself, unless its holder renews it.
+  candidate.ask_at = context_.now + spec.ttl + spec.lock_delay + kForgetSlack;
+  if (NobodyBelieves(candidate, BenchFor(candidate))) candidate.token = 0;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     Stand& stand = candidate.stands[node];
-    // A vote of a grant that the core was told stays: somebody may believe in it.
     if (stand.token == 0 || stand.token == candidate.token || !context_.nodes.IsUp(node)) continue;
     stand.yielded = stand.yielding = std::exchange(stand.token, 0);
-    stand.queued = yields = true;
+    stand.queued = true;
+    candidate.ask_at = core::kNever;
     stand.waits_from = context_.now;
     context_.Send(
         {.by = Sent::By::kYield,
@@ -110,7 +111,6 @@ void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holde
          .token = stand.yielded},
         YieldVote{spec, stand.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now), candidate.marks});
   }
-  if (!yields) return AskLater(candidate);
   Arm(candidate);
 }
 
@@ -180,7 +180,9 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   Arm(candidate);
 }
 
-void Candidates::OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded) {
+void Candidates::OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded, Instant sent) {
+  if (candidate.spec.want.mode == core::Mode::kShared) return;  // a repeat
+  candidate.downgraded_at = sent;
   candidate.spec.want.mode = core::Mode::kShared;
   candidate.spec.info += info;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {

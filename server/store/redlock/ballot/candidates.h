@@ -54,6 +54,11 @@ class Candidates {
 
   // Null: none is known.
   Candidate* Find(const Claim& claim) const;
+  // Null as well when it has not got the lock, or has it under another token.
+  Candidate* FindHeld(const Claim& claim, uint64_t token) const {
+    Candidate* const found = Find(claim);
+    return found != nullptr && found->phase == Candidate::Phase::kHeld && found->token == token ? found : nullptr;
+  }
   // It has another owner, or no candidate, from now on.
   void Forget(Candidate& candidate);
   // A grant that came without votes of this ballot: by adoption, which was sent at `from`, when it had been held for at
@@ -61,9 +66,9 @@ class Candidates {
   void Hold(Spec spec, uint64_t token, Instant from, Duration held_for, uint32_t voters);
   // The grant was renewed by q servers, with a command that was sent at `sent`. `renewed`: by these (bits).
   void OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed, uint32_t refused);
-  // It is SHARED from now on, with `info` added to its own. All servers but those of `downgraded` (bits) are asked to
-  // join it as it is now.
-  void OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded);
+  // It is SHARED by a downgrade that was sent at `sent`, with `info` added to its own. All servers but those of
+  // `downgraded` (bits) are asked soon to join it as it is now.
+  void OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded, Instant sent);
   // Of those who wait here for the lock, at most `most`.
   std::vector<OwnerId> WaitersOf(const LockName& name, size_t most) const;
   size_t size() const { return candidates_.size(); }

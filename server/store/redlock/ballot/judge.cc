@@ -152,6 +152,14 @@ HoldStart HoldStartOf(const Candidate& candidate, uint64_t token, size_t quorum)
   return hold;
 }
 
+bool NobodyBelieves(const Candidate& candidate, const Bench& bench) {
+  size_t without = 0;
+  for (NodeIndex i = 0; i < candidate.stands.size(); ++i) {
+    without += candidate.stands[i].answer == Answer::kNotVoted && Counts(bench, i);
+  }
+  return without > bench.nodes - bench.quorum;
+}
+
 bool IsRoundOver(const Candidate& candidate, const Bench& bench) {
   const size_t asked = CountAnswers(candidate, {Answer::kAsked});
   const size_t useful = CountAnswers(candidate, {Answer::kVoted, Answer::kNotVoted});

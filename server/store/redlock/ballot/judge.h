@@ -59,6 +59,9 @@ struct HoldStart {
 };
 HoldStart HoldStartOf(const Candidate& candidate, uint64_t token, size_t quorum);
 
+// So many servers that count have answered in this round that they have not got the grant that the core was told, that
+// no holder can believe in it.
+bool NobodyBelieves(const Candidate& candidate, const Bench& bench);
 // The round has nothing to wait for.
 bool IsRoundOver(const Candidate& candidate, const Bench& bench);
 // Enough servers have it queued, or have voted for it, that it has a place.

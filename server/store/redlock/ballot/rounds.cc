@@ -117,9 +117,9 @@ void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
     look = tended->more;
   } else if (const auto* downgraded = std::get_if<core::DowngradeDone>(&outcome)) {
     const auto& command = std::get<core::StoreDowngrade>(round.command);
-    const bool is_late = round.answered && downgraded->result == core::DowngradeDone::Result::kDowngraded;
-    Candidate* const candidate = is_late ? candidates_.Find({command.name, command.owner}) : nullptr;
-    if (candidate != nullptr) candidate->stands[sent.node].is_behind = false;
+    Candidate* const candidate = candidates_.FindHeld({command.name, command.owner}, command.token);
+    const bool is_more = round.answered && downgraded->result == core::DowngradeDone::Result::kDowngraded;
+    if (candidate != nullptr && is_more) candidate->stands[sent.node].is_behind = false;
     next = downgraded->next;
     look = downgraded->look;
   } else if (const auto* forced = std::get_if<core::ForceDone>(&outcome)) {
@@ -284,9 +284,8 @@ bool Rounds::AnswerDowngrade(Round& round, bool) {
   const auto& downgrade = std::get<core::StoreDowngrade>(round.command);
   const uint32_t downgraded = With<core::DowngradeDone>(round, Result::kDowngraded);
   if (static_cast<size_t>(__builtin_popcount(downgraded)) >= context_.nodes.quorum()) {
-    if (Candidate* const candidate = candidates_.Find({downgrade.name, downgrade.owner}); candidate != nullptr) {
-      candidates_.OnDowngraded(*candidate, downgrade.info, downgraded);
-    }
+    Candidate* const candidate = candidates_.FindHeld({downgrade.name, downgrade.owner}, downgrade.token);
+    if (candidate != nullptr) candidates_.OnDowngraded(*candidate, downgrade.info, downgraded, round.sent);
     return Answer(round, core::DowngradeDone{.result = Result::kDowngraded,
                                              .look = false,
                                              .next = context_.TakeGrants(downgrade.name, round.sent)});
