@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.distlock;
+
+/** What a release did. */
+public enum ReleaseOutcome {
+  /** The lock is free. */
+  RELEASED,
+  /** Other holds of a reentrant lock are left. */
+  STILL_HELD,
+  /** It was not held any more. */
+  ALREADY_GONE,
+  /** No answer came. The lock is freed all the same, at the latest when its ttl ends. */
+  UNKNOWN;
+
+  static ReleaseOutcome of(dev.distlock.v1.ReleaseOutcome wire) {
+    return switch (wire) {
+      case RELEASE_OUTCOME_RELEASED -> RELEASED;
+      case RELEASE_OUTCOME_STILL_HELD -> STILL_HELD;
+      case RELEASE_OUTCOME_ALREADY_GONE -> ALREADY_GONE;
+      default -> UNKNOWN;
+    };
+  }
+
+  /** That of two sessions of which only one has had the lease. */
+  ReleaseOutcome better(ReleaseOutcome other) {
+    for (ReleaseOutcome one : new ReleaseOutcome[] {RELEASED, STILL_HELD}) {
+      if (this == one || other == one) return one;
+    }
+    return this == other ? this : UNKNOWN;
+  }
+}
