@@ -11,10 +11,13 @@ import dev.distlock.LockLostException;
 import dev.distlock.LockRefusedException;
 import dev.distlock.Locks;
 import dev.distlock.NamedLock;
+import io.grpc.Server;
+import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -267,7 +270,22 @@ public final class Driver {
     }
   }
 
+  /** Has the JVM load what a session needs, for an archive of classes: it starts too slowly without for one try. */
+  private static void warmUp() throws Exception {
+    Server server = NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0)).build().start();
+    try (Distlock warm = Distlock.builder().address("127.0.0.1:" + server.getPort()).build()) {
+      warm.mutex("k").lock();
+    } catch (LockRefusedException unimplemented) {
+      say("warm", "reason", unimplemented.reason());
+    }
+    server.shutdownNow();
+  }
+
   public static void main(String[] args) throws Exception {
+    if (args.length == 1 && args[0].equals("--warm-up")) {
+      warmUp();
+      System.exit(0);
+    }
     if (args.length > 0) {
       work(args[0], List.of(args).subList(1, args.length));
       System.exit(0);

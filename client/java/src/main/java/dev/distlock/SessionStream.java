@@ -23,7 +23,8 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
   private final String address;
   private final CountDownLatch ended = new CountDownLatch(1);
   private final AtomicBoolean looking = new AtomicBoolean();  // whether the token has changed
-  private volatile ClientCallStreamObserver<SessionRequest> call;
+  private ClientCallStreamObserver<SessionRequest> starting;
+  private volatile ClientCallStreamObserver<SessionRequest> call;  // once it has been started
   private ManagedChannel channel;
   private boolean cancelled;
   private String shown = "";  // the authorization that the broker was shown last
@@ -53,6 +54,8 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
     if (!authorization.isEmpty()) headers.put(AUTHORIZATION, authorization);
     shown = authorization;
     LockServiceGrpc.newStub(channel).withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers)).session(this);
+    call = starting;
+    engine.wake();
   }
 
   boolean takesMessages() {
@@ -101,7 +104,7 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
   @Override
   public void beforeStart(ClientCallStreamObserver<SessionRequest> stream) {
     stream.setOnReadyHandler(engine::wake);
-    call = stream;
+    starting = stream;
   }
 
   @Override
