@@ -1,30 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.Collections;
-import java.util.List;
+import java.nio.file.*;
+import java.util.*;
+import java.util.regex.Pattern;
 
 /** The brokers of one store, in an order of this client's own. Guarded by the engine's mutex. */
 final class Addresses {
   private static final String SOCKET = "/run/distlock/distlock.sock";
   private static final String LOOPBACK = "127.0.0.1:7420";
 
+  private static final String PORT =
+      "[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5]";
+  private static final Pattern ADDRESS =
+      Pattern.compile("|unix:.+|(tls://|dns:(//[^/]*/)?)?(\\[[^\\]]+\\]|[^:/\\[\\]]+):(" + PORT + ")");
+
   private final List<String> all;
   private int present;
   private int tried;
 
-  private Addresses(List<String> all) {
-    this.all = all;
-  }
+  private Addresses(List<String> all) { this.all = all; }
 
   /** DISTLOCK_SERVER, else the local socket where that exists, else 127.0.0.1:7420. */
   static String fromEnvironment() {
-    String named = System.getenv("DISTLOCK_SERVER");
-    if (named != null && !named.isEmpty()) return named;
+    String named = env("DISTLOCK_SERVER");
+    if (!named.isEmpty()) return named;
     return Files.exists(Path.of(SOCKET)) ? "unix://" + SOCKET : LOOPBACK;
+  }
+
+  /** "" when it is not set. */
+  static String env(String name) { return Objects.requireNonNullElse(System.getenv(name), ""); }
+
+  private static IllegalArgumentException wrong(String address) {
+    return new IllegalArgumentException("distlock: \"" + address + "\" is no address of a broker; write host:port, "
+        + "[IPv6]:port, tls://host:port or unix:///path; a port is a number of 1..65535");
   }
 
   /** Of a list that is separated by commas, each once, in a random order. */
@@ -34,43 +43,18 @@ final class Addresses {
       String address = part.strip();
       if (address.startsWith("/")) address = "unix://" + address;
       if (address.startsWith("ipv4:") || address.startsWith("ipv6:")) address = address.substring("ipv4:".length());
-      check(address);
+      if (!ADDRESS.matcher(address).matches()) throw wrong(address);
       if (!address.isEmpty() && !found.contains(address)) found.add(address);
     }
-    if (found.isEmpty()) throw wrong(text, "names no broker");
+    if (found.isEmpty()) throw wrong(text);
     Collections.shuffle(found);
     return new Addresses(found);
   }
 
-  private static void check(String address) {
-    if (address.isEmpty() || address.startsWith("unix:")) return;
-    int scheme = address.indexOf("://");
-    if (scheme >= 0 && !address.startsWith("tls://") && !address.startsWith("dns://")) {
-      throw wrong(address, "has a scheme that is not known");
-    }
-    String place = address.substring(Math.max(address.lastIndexOf('/'), scheme) + 1);
-    int colon = place.lastIndexOf(':');
-    if (colon <= place.lastIndexOf(']')) throw wrong(address, "has no port");
-    if (place.indexOf(':') != colon && !place.startsWith("[")) throw wrong(address, "is IPv6 without brackets");
-    String port = place.substring(colon + 1);
-    if (!port.matches("\\d{1,5}") || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65535) {
-      throw wrong(address, "has a port that is no number of 1..65535");
-    }
-  }
-
-  private static IllegalArgumentException wrong(String address, String why) {
-    return new IllegalArgumentException("distlock: the broker's address \"" + address + "\" " + why
-        + "; write host:port, tls://host:port or unix:///path");
-  }
-
-  List<String> all() {
-    return all;
-  }
+  List<String> all() { return all; }
 
   /** The one in use, or to be tried now. */
-  String present() {
-    return all.get(present);
-  }
+  String present() { return all.get(present); }
 
   /** Called after an attempt that failed. False: each has been tried since the last success, so pause. */
   boolean next() {
@@ -81,7 +65,5 @@ final class Addresses {
   }
 
   /** Called when the present one serves. */
-  void succeed() {
-    tried = 0;
-  }
+  void succeed() { tried = 0; }
 }

@@ -2,8 +2,7 @@
 package dev.distlock;
 
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.nio.file.*;
 import java.util.List;
 import java.util.regex.Pattern;
 
@@ -23,8 +22,8 @@ final class Bearer {
 
   /** As gRPC's metadata has it; "" when there is no token that can be shown to this address. */
   static String authorization(String address) {
-    String path = System.getenv(VARIABLE);
-    if (path == null || path.isEmpty() || !keepsSecrets(address)) return "";
+    String path = Addresses.env(VARIABLE);
+    if (path.isEmpty() || !keepsSecrets(address)) return "";
     try {
       String token = read(path);
       return TOKEN.matcher(token).matches() ? "Bearer " + token : "";
@@ -35,22 +34,15 @@ final class Bearer {
 
   /** Throws IllegalArgumentException when the file holds no token, and one of the addresses would be shown it. */
   static void check(List<String> addresses) {
-    String path = System.getenv(VARIABLE);
-    if (path == null || path.isEmpty() || addresses.stream().noneMatch(Bearer::keepsSecrets)) return;
-    String problem = "";
+    String path = Addresses.env(VARIABLE);
+    if (path.isEmpty() || addresses.stream().noneMatch(Bearer::keepsSecrets)) return;
+    String problem = "must hold the token alone, in one line without spaces, and not its hash";
     try {
       String token = read(path);
-      if (token.isEmpty()) {
-        problem = "is empty, or larger than 16 KiB";
-      } else if (LINE_OF_BROKER.matcher(token).matches()) {
-        problem = "holds a hash, which is for the broker's --token-file; it must hold the token";
-      } else if (!TOKEN.matcher(token).matches()) {
-        problem = "must hold the token alone, in one line without spaces";
-      }
+      if (TOKEN.matcher(token).matches() && !LINE_OF_BROKER.matcher(token).matches()) return;
     } catch (IOException unreadable) {
       problem = "cannot be read: " + unreadable;
     }
-    if (problem.isEmpty()) return;
     throw new IllegalArgumentException("distlock: " + VARIABLE + ": \"" + path + "\" " + problem);
   }
 
@@ -59,7 +51,5 @@ final class Bearer {
     return bytes.length > MOST_BYTES ? "" : new String(bytes, java.nio.charset.StandardCharsets.ISO_8859_1).strip();
   }
 
-  private static boolean keepsSecrets(String address) {
-    return SAFE.stream().anyMatch(address::startsWith);
-  }
+  private static boolean keepsSecrets(String address) { return SAFE.stream().anyMatch(address::startsWith); }
 }

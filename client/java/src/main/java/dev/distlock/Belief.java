@@ -25,17 +25,9 @@ final class Belief {
     return Math.max(seconds * Clock.SECOND + wire.getNanos(), 0);
   }
 
-  long deadline() {
-    return deadline;
-  }
-
-  long lastSentAt() {
-    return at(lastSent);
-  }
-
-  private long at(long seq) {
-    return sentAt[(int) (seq % REMEMBERED)];
-  }
+  long deadline() { return deadline; }
+  long lastSentAt() { return at(lastSent); }
+  private long at(long seq) { return sentAt[(int) (seq % REMEMBERED)]; }
 
   /** Notes that a heartbeat is about to be handed to gRPC; its seq. */
   long send(long now) {
@@ -58,13 +50,8 @@ final class Belief {
   }
 
   /** Whether the broker has answered a heartbeat. */
-  boolean acked() {
-    return lastAcked > 0;
-  }
-
-  boolean allAnswered() {
-    return lastSent == Math.max(lastAcked, 0);
-  }
+  boolean acked() { return lastAcked > 0; }
+  boolean allAnswered() { return lastSent == Math.max(lastAcked, 0); }
 
   /** Whether a heartbeat is unanswered, and half of what was left until a deadline when it was sent is gone. */
   boolean overdue(long until, long now) {

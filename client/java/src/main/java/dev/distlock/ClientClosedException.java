@@ -5,7 +5,5 @@ package dev.distlock;
 public final class ClientClosedException extends DistlockException {
   private static final long serialVersionUID = 1;
 
-  ClientClosedException(String message) {
-    super(message);
-  }
+  ClientClosedException(String message) { super(message); }
 }

@@ -2,8 +2,7 @@
 package dev.distlock;
 
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.nio.file.*;
 import java.util.function.LongSupplier;
 
 /**
@@ -74,9 +73,7 @@ final class Clock {
   }
 
   /** Between two readings this thread may have had to wait: only what no moment between them explains is a step. */
-  private static long nearest(long known, long least, long most) {
-    return Math.min(Math.max(known, least), most);
-  }
+  private static long nearest(long known, long least, long most) { return Math.min(Math.max(known, least), most); }
 
   private static LongSupplier uptimeIfTold() {
     try {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-import io.grpc.ChannelCredentials;
-import io.grpc.Grpc;
-import io.grpc.InsecureChannelCredentials;
-import io.grpc.ManagedChannel;
-import io.grpc.ManagedChannelBuilder;
-import io.grpc.TlsChannelCredentials;
-import java.io.File;
-import java.io.IOException;
+import io.grpc.*;
+import java.io.*;
 import java.util.concurrent.TimeUnit;
 
 /** Connections to brokers, with the settings of "Messages and connection" in session.md. */
@@ -37,9 +31,7 @@ final class Connection {
   }
 
   /** Throws IllegalArgumentException when a file that the environment names cannot be used. */
-  static void check(String address) {
-    open(address).shutdownNow();
-  }
+  static void check(String address) { open(address).shutdownNow(); }
 
   private static ChannelCredentials credentials() {
     if (isSet(CERT) != isSet(KEY)) {
@@ -56,12 +48,6 @@ final class Connection {
     return made.build();
   }
 
-  private static boolean isSet(String name) {
-    return file(name) != null;
-  }
-
-  private static File file(String name) {
-    String value = System.getenv(name);
-    return value == null || value.isEmpty() ? null : new File(value);
-  }
+  private static boolean isSet(String name) { return !Addresses.env(name).isEmpty(); }
+  private static File file(String name) { return new File(Addresses.env(name)); }
 }

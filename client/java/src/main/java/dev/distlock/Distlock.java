@@ -2,19 +2,17 @@
 package dev.distlock;
 
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Executor;
-import java.util.function.Consumer;
-import java.util.function.IntConsumer;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.function.*;
 
 /**
  * A client of brokers. Thread-safe. Make one for a process, and close it at the end; one that nothing refers to any
  * more, nor to a lock of it, is closed by itself. The first request connects.
  */
 public final class Distlock implements Locks {
+  private static final int LABEL = 64;  // characters, of at most 4 bytes each
+
   final Engine engine;
   final Executor executor;
 
@@ -33,39 +31,22 @@ public final class Distlock implements Locks {
      * random order; when it cannot be reached or goes down, the next one. Without it DISTLOCK_SERVER, else the local
      * socket, else 127.0.0.1:7420.
      */
-    public Builder address(String brokers) {
-      address = brokers;
-      return this;
-    }
+    public Builder address(String brokers) { address = brokers; return this; }
 
     /** Names the program in lists of sessions: up to 256 bytes. */
-    public Builder label(String text) {
-      label = text;
-      return this;
-    }
+    public Builder label(String text) { label = text; return this; }
 
-    /** How long a request looks for a broker. Without it one try 1 s, a wait with an end all of it, another one 10 s. */
-    public Builder unreachableAfter(Duration duration) {
-      unreachableAfter = duration;
-      return this;
-    }
+    /** How long a request looks for a broker. Without it one try 1 s, a wait with an end all of it, others 10 s. */
+    public Builder unreachableAfter(Duration duration) { unreachableAfter = duration; return this; }
 
-    /** Runs listeners and completes futures. Not on the thread that calls it. Without it threads of the client's own. */
-    public Builder executor(Executor own) {
-      executor = own;
-      return this;
-    }
+    /** Runs listeners and completes futures, not on the thread that calls it. Without it the client's own threads. */
+    public Builder executor(Executor own) { executor = own; return this; }
 
     /** Told when the broker goes down and locks cannot move to another one: how long they are held at most. */
-    public Builder onDraining(Consumer<Duration> listener) {
-      onDraining = listener;
-      return this;
-    }
+    public Builder onDraining(Consumer<Duration> listener) { onDraining = listener; return this; }
 
     /** Throws IllegalArgumentException for an address or a file that can never work. */
-    public Distlock build() {
-      return new Distlock(this);
-    }
+    public Distlock build() { return new Distlock(this); }
   }
 
   private Distlock(Builder from) {
@@ -73,32 +54,21 @@ public final class Distlock implements Locks {
     Addresses addresses = Addresses.parse(named);
     Bearer.check(addresses.all());
     addresses.all().forEach(Connection::check);
-    Executor[] given = {from.executor};
-    Consumer<Duration> onDraining = from.onDraining;
-    engine = new Engine(new LeaseTable.Config(named, addresses.all().size(), cut(from.label),
-        Durations.nanos(from.unreachableAfter),
-        left -> given[0].execute(() -> onDraining.accept(Duration.ofNanos(left)))), addresses);
-    if (given[0] == null) given[0] = engine.threads;
-    executor = given[0];
-    Engine closes = engine;
-    LiveLock.CLEANER.register(this, () -> closes.threads.execute(closes::close));
-  }
-
-  private static String cut(String label) {
-    return label.length() > 64 ? label.substring(0, 64) : label;  // at most 4 bytes each
+    ExecutorService threads = Engine.daemons();
+    Executor told = from.executor == null ? threads : from.executor;
+    Engine made = new Engine(new LeaseTable.Config(named, addresses.all().size(),
+        from.label.substring(0, Math.min(from.label.length(), LABEL)), Durations.nanos(from.unreachableAfter),
+        left -> told.execute(() -> from.onDraining.accept(Duration.ofNanos(left)))), addresses, threads);
+    LiveLock.CLEANER.register(this, () -> threads.execute(made::close));
+    engine = made;
+    executor = told;
   }
 
   /** A client of the brokers of this machine's settings. */
-  public static Distlock connect() {
-    return builder().build();
-  }
+  public static Distlock connect() { return builder().build(); }
+  public static Builder builder() { return new Builder(); }
 
-  public static Builder builder() {
-    return new Builder();
-  }
-
-  @Override
-  public List<HeldLock> lockAll(List<NamedLock> locks, Duration wait) throws InterruptedException {
+  @Override public List<HeldLock> lockAll(List<NamedLock> locks, Duration wait) throws InterruptedException {
     // Completed by a thread of the package, so that a program that has used up its executor is not stuck.
     CompletableFuture<List<HeldLock>> answer = ask(locks, wait, Runnable::run);
     try {
@@ -113,8 +83,7 @@ public final class Distlock implements Locks {
     }
   }
 
-  @Override
-  public CompletableFuture<List<HeldLock>> lockAllAsync(List<NamedLock> locks, Duration wait) {
+  @Override public CompletableFuture<List<HeldLock>> lockAllAsync(List<NamedLock> locks, Duration wait) {
     return ask(locks, wait, executor);
   }
 
@@ -146,8 +115,7 @@ public final class Distlock implements Locks {
     }
   }
 
-  @Override
-  public Stats stats() {
+  @Override public Stats stats() {
     Stats[] counted = new Stats[1];
     engine.turn(table -> {
       long held = table.leases().stream().filter(Lease::isHeld).count();
@@ -158,8 +126,5 @@ public final class Distlock implements Locks {
   }
 
   /** Gives all back, and waits at most a second for the broker's answer. */
-  @Override
-  public void close() {
-    engine.close();
-  }
+  @Override public void close() { engine.close(); }
 }

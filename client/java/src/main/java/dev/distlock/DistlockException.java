@@ -5,7 +5,5 @@ package dev.distlock;
 public abstract class DistlockException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
-  DistlockException(String message) {
-    super("distlock: " + message);
-  }
+  DistlockException(String message) { super("distlock: " + message); }
 }

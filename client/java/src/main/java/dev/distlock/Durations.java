@@ -14,16 +14,9 @@ final class Durations {
         .setSeconds(nanos / Clock.SECOND).setNanos((int) (nanos % Clock.SECOND)).build();
   }
 
-  static com.google.protobuf.Duration wire(Duration duration) {
-    return wire(nanos(duration));
-  }
+  static com.google.protobuf.Duration wire(Duration duration) { return wire(nanos(duration)); }
 
   /** At most a year, which is longer than any broker takes. */
-  static long nanos(Duration duration) {
-    return (duration.compareTo(LONGEST) > 0 ? LONGEST : duration).toNanos();
-  }
-
-  static Duration of(com.google.protobuf.Duration wire) {
-    return Duration.ofNanos(Belief.span(wire));
-  }
+  static long nanos(Duration duration) { return (duration.compareTo(LONGEST) > 0 ? LONGEST : duration).toNanos(); }
+  static Duration of(com.google.protobuf.Duration wire) { return Duration.ofNanos(Belief.span(wire)); }
 }

@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-import dev.distlock.v1.SessionRequest;
-import dev.distlock.v1.SessionResponse;
+import dev.distlock.v1.*;
 import java.lang.System.Logger.Level;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ThreadLocalRandom;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 
 /**
  * The inside of a client: the lock table under one mutex, its streams, and a thread for deadlines, heartbeats,
- * reconnects and all that is sent.
- *
- * <ol>
- *   <li>Each call of the program and each event of a stream is a turn of the table, under the mutex. Its effects run
- *       when the mutex is free again. Nothing of the program runs under it, nor on the engine's thread: the program's executor has it.
- *   <li>Commands that gather while a message is being written leave in the next one, together.
- *   <li>The thread knows nothing of the program's handles, so that these may be dropped.
- * </ol>
+ * reconnects and all that is sent. Each call of the program and each event of a stream is a turn of the table. The
+ * effects of a turn run when the mutex is free again; what the program is told goes to its executor. Commands that
+ * gather while a message is being written leave in the next one, together. Nothing here knows the program's handles, so
+ * that these may be dropped.
  */
 final class Engine {
   static final System.Logger LOG = System.getLogger("dev.distlock");
@@ -34,7 +26,7 @@ final class Engine {
   private static final long LONGEST_SLEEP = Clock.SECOND;  // a timer stops in suspend, so the clock is read again
 
   final LockTable table;
-  final ExecutorService threads = Executors.newCachedThreadPool(task -> daemon(task, "distlock"));
+  final ExecutorService threads;
   private final Addresses addresses;
   private final ReentrantLock mutex = new ReentrantLock();
   private final Condition due = mutex.newCondition();
@@ -44,15 +36,19 @@ final class Engine {
   private long bound = RECONNECT_INITIAL;  // of the pause before the next reconnect
   private boolean started;
 
-  Engine(LeaseTable.Config config, Addresses addresses) {
+  Engine(LeaseTable.Config config, Addresses addresses, ExecutorService threads) {
     table = new LockTable(config);
     this.addresses = addresses;
+    this.threads = threads;
   }
 
-  private static Thread daemon(Runnable task, String name) {
-    Thread thread = new Thread(task, name);
-    thread.setDaemon(true);
-    return thread;
+  /** Threads that come when they are needed, and keep no process alive. */
+  static ExecutorService daemons() {
+    return Executors.newCachedThreadPool(task -> {
+      Thread thread = new Thread(task, "distlock");
+      thread.setDaemon(true);
+      return thread;
+    });
   }
 
   /** A turn of the table. */
@@ -75,7 +71,7 @@ final class Engine {
     turn(changed -> {
       if (!started && !changed.closed) {
         started = true;
-        daemon(this::work, "distlock-engine").start();
+        threads.execute(this::work);
       }
       act.accept(changed);
     });
@@ -143,8 +139,7 @@ final class Engine {
     try {
       long pause = wake - Clock.SHARED.now();
       if (pause > 0) due.awaitNanos(pause);
-    } catch (InterruptedException nobodyInterrupts) {  // this thread is known to no one
-      Thread.currentThread().interrupt();
+    } catch (InterruptedException goesOn) {  // this thread is the engine's until the client is closed
     }
   }
 
@@ -193,12 +188,8 @@ final class Engine {
     reconnectAt = table.now + pause;
   }
 
-  // What the streams tell.
-
   /** A stream takes messages again. */
-  void wake() {
-    turn(changed -> { });
-  }
+  void wake() { turn(changed -> { }); }
 
   /** A turn for a stream, unless the table has heard of its end. */
   void turnOf(SessionStream stream, Consumer<LockTable> act) {

@@ -11,8 +11,8 @@ public interface HeldLock extends AutoCloseable {
   String key();
 
   /**
-   * The fencing token: it grows with each grant of this lock and stays below 2^53. Pass it to the resource that the lock
-   * protects, and let that refuse smaller ones.
+   * The fencing token: it grows with each grant of this lock and stays below 2^53. Pass it to the resource that the
+   * lock protects, and let that refuse smaller ones.
    */
   long token();
 
@@ -54,6 +54,5 @@ public interface HeldLock extends AutoCloseable {
    * Sends the release and waits for nothing: the next acquire of the lock by this client finds it free. Throws nothing;
    * closing twice does nothing.
    */
-  @Override
-  void close();
+  @Override void close();
 }

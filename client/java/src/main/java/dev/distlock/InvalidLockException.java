@@ -5,7 +5,5 @@ package dev.distlock;
 public final class InvalidLockException extends LockRefusedException {
   private static final long serialVersionUID = 1;
 
-  InvalidLockException(Denial denial) {
-    super(denial);
-  }
+  InvalidLockException(Denial denial) { super(denial); }
 }

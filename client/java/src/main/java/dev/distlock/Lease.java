@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-import dev.distlock.v1.LockMode;
-import dev.distlock.v1.LockSpec;
-import java.util.ArrayList;
-import java.util.List;
+import dev.distlock.v1.*;
+import java.util.*;
 import java.util.function.Consumer;
 
 /**
@@ -51,9 +49,7 @@ final class Lease {
     this.request = request;
   }
 
-  boolean isHeld() {
-    return phase == Phase.HELD;
-  }
+  boolean isHeld() { return phase == Phase.HELD; }
 
   /** The session that it has left matters no more. */
   void leaveFormer() {
@@ -62,20 +58,21 @@ final class Lease {
   }
 
   /** Why it ends now, unless its deadline has passed before. */
-  LossCause causeNow(LossCause why, long now) {
-    return now >= deadline ? LossCause.LAPSED : why;
-  }
+  LossCause causeNow(LossCause why, long now) { return now >= deadline ? LossCause.LAPSED : why; }
 
   /** The names of a lock, and of one grant of it. */
   record Name(String namespace, String key, long token) {}
 
-  Name name() {
-    return new Name(spec.getNamespace(), spec.getKey(), token);
-  }
+  Name name() { return new Name(spec.getNamespace(), spec.getKey(), token); }
 
   /** Whether two are holds of one reentrant lease. */
   boolean same(Lease other) {
     return this == other || spec.getReentrant() && other.spec.getReentrant() && name().equals(other.name());
+  }
+
+  boolean isReentryOf(Lease held) {
+    return spec.getReentrant() && held.spec.getReentrant() && held.spec.getKey().equals(spec.getKey())
+        && held.spec.getOwner().equals(spec.getOwner()) && held.spec.getNamespace().equals(spec.getNamespace());
   }
 
   /** As an adoption names it. */

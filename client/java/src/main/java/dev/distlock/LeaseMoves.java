@@ -10,9 +10,7 @@ abstract class LeaseMoves extends LeaseTable {
   private static final long RETRY_PAUSE = 100 * Clock.MILLI;  // of adoptions
   private static final long LONGEST_RETRY_PAUSE = 500 * Clock.MILLI;
 
-  LeaseMoves(Config config) {
-    super(config);
-  }
+  LeaseMoves(Config config) { super(config); }
 
   private static long pauseOf(Denial denial) {
     return Math.min(Math.max(Belief.span(denial.wire().getRetryAfter()), RETRY_PAUSE), LONGEST_RETRY_PAUSE);
@@ -91,21 +89,21 @@ abstract class LeaseMoves extends LeaseTable {
       Lease hold = holds.get(i);
       hold.toId = first + i;
       hold.moveKey = key;
-      asked.put(hold.toId, new Question(link, null, hold, null));
+      asked.put(hold.toId, new Question(link, reply -> onReply(link, hold, reply)));
     }
     link.add(adopt(holds.get(0), key, holds.size()).setId(first).build());
   }
 
   /**
-   * Adopts and releases: an adoption that was under way may have changed the lease_id. Nothing believes in these, so one
-   * that is refused matters only when it may succeed later; its release then finds nothing.
+   * Adopts and releases: an adoption that was under way may have changed the lease_id. Nothing believes in these, so
+   * one that is refused matters only when it may succeed later; its release then finds nothing.
    */
   private void freeLeftovers(Link link) {
     List<Giving> left = leftovers;
     leftovers = new ArrayList<>();
     for (Giving back : left) {
       if (!link.adopts) {
-        ask(new Question(link, null, null, null), SessionCommand.newBuilder()
+        ask(new Question(link, reply -> { }), SessionCommand.newBuilder()
             .setRelease(ReleaseLease.newBuilder().setLeaseId(back.lease.leaseId).setLapsed(back.lapsed)));
         continue;
       }
@@ -114,13 +112,17 @@ abstract class LeaseMoves extends LeaseTable {
         boolean mayPass = denial != null && !denial.isPermanent() && !denial.is("NOT_HOLDER", Denial.UNREACHABLE);
         if (mayPass) leaveOver(back, now + pauseOf(denial));
       };
-      sendRelease(link, ask(new Question(link, null, null, again), adopt(back.lease, back.key, 1)), back);
+      sendRelease(link, ask(new Question(link, again), adopt(back.lease, back.key, 1)), back);
     }
   }
 
+  private void onReply(Link link, Lease lease, Reply reply) {
+    if (reply.grant() != null) onAdopted(link, lease, reply.grant());
+    else if (reply.denial() != null) onNotAdopted(link, lease, reply.denial());
+  }
+
   /** From now on only this session's promises count, also when they are shorter. */
-  @Override
-  void onAdopted(Link link, Lease lease, Grant grant) {
+  private void onAdopted(Link link, Lease lease, Grant grant) {
     if (!notice(lease)) return;  // the former promise is over: that has released it here as well
     live.remove(lease.id);
     asked.remove(lease.toId);
@@ -143,8 +145,7 @@ abstract class LeaseMoves extends LeaseTable {
     if (lease.spec.getReentrant() || link != link()) moveAt(now);
   }
 
-  @Override
-  void onNotAdopted(Link link, Lease lease, Denial denial) {
+  private void onNotAdopted(Link link, Lease lease, Denial denial) {
     String key = lease.moveKey;
     for (Lease hold : holdsOf(lease)) {
       if (adopter(hold) == null || !hold.moveKey.equals(key)) continue;  // the refusal is that of all holds
@@ -208,7 +209,7 @@ abstract class LeaseMoves extends LeaseTable {
     for (Consumer<Denial> told : lease.downgrades) {
       List<Lease> holds = holdsOf(lease);
       holds.forEach(hold -> hold.downgrading++);
-      ask(new Question(lease.link, null, null, reply -> onDowngraded(holds, told, reply.denial())),
+      ask(new Question(lease.link, reply -> onDowngraded(holds, told, reply.denial())),
           SessionCommand.newBuilder().setDowngrade(DowngradeLease.newBuilder().setAcquireId(lease.id)));
     }
     lease.downgrades = new ArrayList<>();
@@ -225,8 +226,8 @@ abstract class LeaseMoves extends LeaseTable {
   }
 
   /**
-   * Says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it has not
-   * heard of. Waiting requests go to the next stream.
+   * Says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it has
+   * not heard of. Waiting requests go to the next stream.
    */
   void leave(Link link) {
     link.leave(SessionCommand.newBuilder().setGoodbye(Goodbye.getDefaultInstance()).build());

@@ -2,11 +2,8 @@
 package dev.distlock;
 
 import dev.distlock.v1.*;
-import java.security.SecureRandom;
 import java.util.*;
-import java.util.function.Consumer;
-import java.util.function.LongConsumer;
-import java.util.function.Predicate;
+import java.util.function.*;
 
 /**
  * The state of the lock table: the leases, the commands that are not answered, and what is on its way back. LockTable
@@ -14,8 +11,8 @@ import java.util.function.Predicate;
  */
 abstract class LeaseTable {
   static final long NEVER = Long.MAX_VALUE;
+  private static final long ANSWER_GRACE = Clock.SECOND / 2;  // beyond a bounded wait, when the broker stays silent
   private static final long LEAST_WAIT = Clock.MILLI;  // 0 would turn a bounded wait into one try
-  private static final SecureRandom RANDOM = new SecureRandom();
 
   /**
    * brokers: how many are known. unreachableAfter: how long a request looks for one; 0: by its wait. onDraining: told
@@ -25,13 +22,11 @@ abstract class LeaseTable {
 
   /** The answer to a command; without anything it is done. broken: the stream ended without one. */
   record Reply(Denial denial, Grant grant, ReleaseOutcome outcome, boolean broken) {
-    static Reply of(Denial denial, Grant grant) {
-      return new Reply(denial, grant, ReleaseOutcome.UNKNOWN, false);
-    }
+    static Reply of(Denial denial, Grant grant) { return new Reply(denial, grant, ReleaseOutcome.UNKNOWN, false); }
   }
 
-  /** A command that waits for its answer, but for acquires. One of the last three hears it, or nobody. */
-  record Question(Link link, Giving back, Lease moves, Consumer<Reply> heard) {}
+  /** A command that waits for its answer, but for acquires. */
+  record Question(Link link, Consumer<Reply> heard) {}
 
   /**
    * A lease on its way back: released in each session that may have it. Without an answer, a later session adopts it
@@ -72,30 +67,18 @@ abstract class LeaseTable {
   long movesAt = NEVER;
   Denial lastFailure = Denial.NONE;
 
-  LeaseTable(Config config) {
-    this.config = config;
-  }
+  LeaseTable(Config config) { this.config = config; }
 
-  static String secret() {
-    byte[] bytes = new byte[16];
-    RANDOM.nextBytes(bytes);
-    return HexFormat.of().formatHex(bytes);
-  }
+  static String secret() { return UUID.randomUUID().toString(); }
 
   /** Begins a turn: all that follows happens at this time. */
-  void at(long time) {
-    now = time;
-  }
+  void at(long time) { now = time; }
 
   /** The one for new acquires. */
-  Link link() {
-    return links[present];
-  }
+  Link link() { return links[present]; }
 
   /** Whether leases wait for a session that adopts or frees them. */
-  boolean isMoving() {
-    return moving || !leftovers.isEmpty();
-  }
+  boolean isMoving() { return moving || !leftovers.isEmpty(); }
 
   long takeIds(int count) {
     nextId += count;
@@ -103,17 +86,13 @@ abstract class LeaseTable {
   }
 
   /** Has sendMoves called then. */
-  void moveAt(long at) {
-    movesAt = Math.min(movesAt, at);
-  }
+  void moveAt(long at) { movesAt = Math.min(movesAt, at); }
 
   <T> void tell(Consumer<T> told, T what) {
     if (told != null) effects.add(() -> told.accept(what));
   }
 
-  void tellDraining(long left) {
-    effects.add(() -> config.onDraining.accept(left));
-  }
+  void tellDraining(long left) { effects.add(() -> config.onDraining.accept(left)); }
 
   /** Sends a command whose answer somebody hears, or that the stream broke before; its id. */
   long ask(Question question, SessionCommand.Builder command) {
@@ -127,31 +106,14 @@ abstract class LeaseTable {
   boolean answer(long id, Reply reply) {
     Question question = asked.get(id);
     if (question == null) return false;
-    if (question.back != null) {
-      returned(question.back, reply);
-    } else if (question.moves != null && reply.grant != null) {
-      onAdopted(question.link, question.moves, reply.grant);
-    } else if (question.moves != null && reply.denial != null) {
-      onNotAdopted(question.link, question.moves, reply.denial);
-    } else if (question.heard != null) {
-      question.heard.accept(reply);
-    }
+    question.heard.accept(reply);
     asked.remove(id);
     return true;
   }
 
-  abstract void onAdopted(Link link, Lease lease, Grant grant);
-
-  abstract void onNotAdopted(Link link, Lease lease, Denial denial);
-
   /** The living leases at this moment, in their order; they may end meanwhile. */
-  List<Lease> leases() {
-    return List.copyOf(live.values());
-  }
-
-  boolean any(Predicate<Lease> is) {
-    return live.values().stream().anyMatch(is);
-  }
+  List<Lease> leases() { return List.copyOf(live.values()); }
+  boolean any(Predicate<Lease> is) { return live.values().stream().anyMatch(is); }
 
   /** The requests that are not answered, in their order. */
   List<Request> waiting() {
@@ -170,11 +132,18 @@ abstract class LeaseTable {
   }
 
   /** Sees that a waiting request is given up in time. */
-  void schedule(Request request) {
-    endsAt = Math.min(endsAt, givenUpAt(request));
-  }
+  void schedule(Request request) { endsAt = Math.min(endsAt, givenUpAt(request)); }
 
-  abstract long givenUpAt(Request request);
+  /** When a request has waited for too long: for its answer, or for a broker to be found. */
+  long givenUpAt(Request request) {
+    boolean bounded = request.waitUntil != NEVER;
+    if (request.stranded == NEVER) return bounded ? request.waitUntil + ANSWER_GRACE : NEVER;
+    if (config.unreachableAfter() > 0) {
+      return Math.min(request.waitUntil, request.stranded + config.unreachableAfter());
+    }
+    if (bounded) return request.waitUntil;
+    return request.stranded + (request.requestId.isEmpty() ? 1 : 10) * Clock.SECOND;
+  }
 
   void refuse(Request request, Denial denial) {
     for (Lease lease : request.leases) {
@@ -203,9 +172,7 @@ abstract class LeaseTable {
     Link link = link();
     Lease first = request.leases.get(0);
     // The same owner holds the lock through another session: it would wait for itself here.
-    if (moving && first.spec.getReentrant() && any(held -> held.isHeld() && held.link != link && isReentry(first, held))) {
-      return;
-    }
+    if (moving && any(held -> held.isHeld() && held.link != link && first.isReentryOf(held))) return;
     AcquireLocks.Builder acquire = AcquireLocks.newBuilder().setRequestId(request.requestId);
     for (Lease lease : request.leases) {
       acquire.addLocks(request.waitUntil == NEVER || request.requestId.isEmpty() ? lease.spec
@@ -220,12 +187,6 @@ abstract class LeaseTable {
       refuse(request, Denial.of("INVALID_ARGUMENT", "the request has " + bytes + " bytes, and this broker takes "
           + link.maxBytes + ": ask for fewer locks at once"));
     }
-  }
-
-  private static boolean isReentry(Lease asked, Lease held) {
-    return held.spec.getReentrant() && held.spec.getKey().equals(asked.spec.getKey())
-        && held.spec.getOwner().equals(asked.spec.getOwner())
-        && held.spec.getNamespace().equals(asked.spec.getNamespace());
   }
 
   void sendHeldBack() {
@@ -243,7 +204,7 @@ abstract class LeaseTable {
 
   void sendRelease(Link link, long acquireId, Giving back) {
     back.missing++;
-    ask(new Question(link, back, null, null), SessionCommand.newBuilder()
+    ask(new Question(link, reply -> returned(back, reply)), SessionCommand.newBuilder()
         .setRelease(ReleaseLease.newBuilder().setAcquireId(acquireId).setLapsed(back.lapsed)));
   }
 

@@ -42,38 +42,26 @@ final class Link {
   }
 
   /** Whether the broker has not been heard for too long: the stream must be ended. */
-  boolean lapsed(long now) {
-    return streaming && now >= session.deadline();
-  }
+  boolean lapsed(long now) { return streaming && now >= session.deadline(); }
 
   /** Whether commands may be added. */
-  boolean usable() {
-    return streaming && !leaving;
-  }
+  boolean usable() { return streaming && !leaving; }
 
   /** Whether another session can adopt what this one has. */
-  boolean movable() {
-    return adopts && !leaving;
-  }
+  boolean movable() { return adopts && !leaving; }
 
   /** Whether all has been sent that there was to say: the goodbye has left. */
-  boolean said() {
-    return leaving && commands.isEmpty();
-  }
+  boolean said() { return leaving && commands.isEmpty(); }
 
   /** Nothing follows the goodbye. */
   void add(SessionCommand command) {
     if (!leaving) commands.add(command);
   }
 
-  void addUrgent(SessionCommand.Builder command) {
-    urgent.add(command.build());
-  }
+  void addUrgent(SessionCommand.Builder command) { urgent.add(command.build()); }
 
   /** Takes a command back that has not been sent. False: it has. */
-  boolean drop(long id) {
-    return commands.removeIf(command -> command.getId() == id);
-  }
+  boolean drop(long id) { return commands.removeIf(command -> command.getId() == id); }
 
   /** Says goodbye behind what may be sent now. */
   void leave(SessionCommand goodbye) {
@@ -90,9 +78,7 @@ final class Link {
     return Math.min(Math.max(mostAhead - ahead.size(), 0), commands.size());
   }
 
-  boolean ready() {
-    return streaming && (heartbeatDue || !urgent.isEmpty() || room() > 0);
-  }
+  boolean ready() { return streaming && (heartbeatDue || !urgent.isEmpty() || room() > 0); }
 
   /** The command with this id is not unanswered any more. Of several locks the first event counts. */
   void onEvent(long id) {

@@ -4,11 +4,8 @@ package dev.distlock;
 import java.lang.System.Logger.Level;
 import java.lang.ref.Cleaner;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.Optional;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Executor;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.function.Consumer;
 
 /** The handle of a lease. */
@@ -84,61 +81,33 @@ final class LiveLock implements HeldLock {
     dropped = CLEANER.register(this, holding::drop);
   }
 
-  private Lease lease() {
-    return holding.lease;
-  }
+  private Lease lease() { return holding.lease; }
+  Engine engine() { return client.engine; }
+  @Override public String key() { return lease().spec.getKey(); }
+  @Override public long token() { return lease().token; }
+  @Override public int holdCount() { return lease().holdCount; }
+  @Override public boolean isHeld() { return client.engine.holds(lease()); }
 
-  @Override
-  public String key() {
-    return lease().spec.getKey();
-  }
-
-  @Override
-  public long token() {
-    return lease().token;
-  }
-
-  @Override
-  public int holdCount() {
-    return lease().holdCount;
-  }
-
-  @Override
-  public boolean isHeld() {
-    return client.engine.holds(lease());
-  }
-
-  @Override
-  public boolean isAtRisk() {
+  @Override public boolean isAtRisk() {
     boolean[] risk = new boolean[1];
     if (isHeld()) client.engine.turn(table -> risk[0] = table.isAtRisk(lease()));
     return risk[0];
   }
 
-  @Override
-  public Duration validFor() {
+  @Override public Duration validFor() {
     return Duration.ofNanos(isHeld() ? Math.max(lease().deadline - Clock.SHARED.now(), 0) : 0);
   }
 
-  @Override
-  public Optional<LockLostException> loss() {
-    return Optional.ofNullable(holding.loss());
-  }
+  @Override public Optional<LockLostException> loss() { return Optional.ofNullable(holding.loss()); }
+  @Override public void onLoss(Consumer<LockLostException> listener) { holding.listen(listener); }
 
-  @Override
-  public void onLoss(Consumer<LockLostException> listener) {
-    holding.listen(listener);
-  }
-
-  @Override
-  public CompletableFuture<ReleaseOutcome> release() {
+  @Override public CompletableFuture<ReleaseOutcome> release() {
     CompletableFuture<ReleaseOutcome> answer = holding.release();
     dropped.clean();  // nothing is left to do for it
     return answer;
   }
 
-  @Override
-  public CompletableFuture<Void> downgrade() {
+  @Override public CompletableFuture<Void> downgrade() {
     CompletableFuture<Void> answer = new CompletableFuture<>();
     client.engine.turn(table -> table.downgrade(lease(), denial -> client.executor.execute(() -> {
       if (denial == null) answer.complete(null);
@@ -147,13 +116,9 @@ final class LiveLock implements HeldLock {
     return answer;
   }
 
-  @Override
-  public void close() {
-    release();
-  }
+  @Override public void close() { release(); }
 
-  @Override
-  public String toString() {
+  @Override public String toString() {
     return "lock \"" + key() + "\", token " + token() + (isHeld() ? ": held" : ": not held");
   }
 }

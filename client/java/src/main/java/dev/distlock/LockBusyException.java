@@ -5,7 +5,5 @@ package dev.distlock;
 public final class LockBusyException extends LockRefusedException {
   private static final long serialVersionUID = 1;
 
-  LockBusyException(Denial denial) {
-    super(denial);
-  }
+  LockBusyException(Denial denial) { super(denial); }
 }

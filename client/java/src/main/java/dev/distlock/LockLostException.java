@@ -14,11 +14,6 @@ public final class LockLostException extends DistlockException {
     this.lossCause = lossCause;
   }
 
-  public String key() {
-    return key;
-  }
-
-  public LossCause lossCause() {
-    return lossCause;
-  }
+  public String key() { return key; }
+  public LossCause lossCause() { return lossCause; }
 }

@@ -3,8 +3,7 @@ package dev.distlock;
 
 import dev.distlock.v1.Refusal;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.*;
 
 /** No lock was given, or an operation on one could not be done. */
 public class LockRefusedException extends DistlockException {
@@ -13,7 +12,6 @@ public class LockRefusedException extends DistlockException {
   private final String reason;
   private final Duration retryAfter;
   private final ArrayList<Holder> holders = new ArrayList<>();
-  private final int queueLength;
 
   /** Who holds the lock. */
   public record Holder(String owner, String holderId, long token) implements java.io.Serializable {}
@@ -25,7 +23,6 @@ public class LockRefusedException extends DistlockException {
     retryAfter = Durations.of(wire.getRetryAfter());
     wire.getHoldersList().forEach(
         holder -> holders.add(new Holder(holder.getOwner(), holder.getHolderId(), holder.getFencingToken())));
-    queueLength = wire.getQueueLength();
   }
 
   /** The exception of a refusal. */
@@ -41,22 +38,12 @@ public class LockRefusedException extends DistlockException {
   }
 
   /** The name of a RefusalReason of the contract without its prefix, or UNREACHABLE. */
-  public String reason() {
-    return reason;
-  }
+  public String reason() { return reason; }
 
   /** When a retry makes sense; zero: not known. */
-  public Duration retryAfter() {
-    return retryAfter;
-  }
+  public Duration retryAfter() { return retryAfter; }
 
   /** Who holds the lock, as far as known, at most 16. */
-  public List<Holder> holders() {
-    return List.copyOf(holders);
-  }
+  public List<Holder> holders() { return List.copyOf(holders); }
 
-  /** How many wait, as far as known. */
-  public int queueLength() {
-    return queueLength;
-  }
 }

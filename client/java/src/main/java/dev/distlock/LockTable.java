@@ -17,14 +17,11 @@ import java.util.function.Consumer;
 final class LockTable extends LeaseMoves {
   static final long FOREVER = NEVER;
   static final long ONE_TRY = 0;
-  private static final long ANSWER_GRACE = Clock.SECOND / 2;  // beyond a bounded wait, when the broker stays silent
   private static final long CONNECT_TIMEOUT = 5 * Clock.SECOND;  // how long an answer to OpenSession may take
 
   private long validity = 3 * Clock.SECOND;  // of the last session
 
-  LockTable(Config config) {
-    super(config);
-  }
+  LockTable(Config config) { super(config); }
 
   // What the program does.
 
@@ -372,18 +369,6 @@ final class LockTable extends LeaseMoves {
       if (entry.getValue().link() == link) answer(entry.getKey(), gone);
     }
     moveOn();
-  }
-
-  /** When a request has waited for too long: for its answer, or for a broker to be found. */
-  @Override
-  long givenUpAt(Request request) {
-    boolean bounded = request.waitUntil != NEVER;
-    if (request.stranded == NEVER) return bounded ? request.waitUntil + ANSWER_GRACE : NEVER;
-    if (config.unreachableAfter() > 0) {
-      return Math.min(request.waitUntil, request.stranded + config.unreachableAfter());
-    }
-    if (bounded) return request.waitUntil;
-    return request.stranded + (request.requestId.isEmpty() ? 1 : 10) * Clock.SECOND;
   }
 
   private void timeOut(Request request) {

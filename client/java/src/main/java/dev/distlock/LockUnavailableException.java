@@ -5,7 +5,5 @@ package dev.distlock;
 public final class LockUnavailableException extends LockRefusedException {
   private static final long serialVersionUID = 1;
 
-  LockUnavailableException(Denial denial) {
-    super(denial);
-  }
+  LockUnavailableException(Denial denial) { super(denial); }
 }

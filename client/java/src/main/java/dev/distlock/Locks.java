@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-import dev.distlock.v1.LockMode;
-import dev.distlock.v1.LockSpec;
+import dev.distlock.v1.*;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
-/** Locks by name: what a program depends on. {@link Distlock} has those of a broker, {@link LocalLocks} some for tests. */
+/** Locks by name: what a program depends on. {@link Distlock} has those of a broker. */
 public interface Locks extends AutoCloseable {
   /** A wait until the lock is granted. Duration.ZERO is one try. */
   Duration FOREVER = ChronoUnit.FOREVER.getDuration();
@@ -31,9 +30,7 @@ public interface Locks extends AutoCloseable {
   }
 
   /** One of `limit` permits. All callers of a semaphore name the same limit. */
-  default NamedLock semaphore(String key, int limit) {
-    return semaphore(key, limit, 1);
-  }
+  default NamedLock semaphore(String key, int limit) { return semaphore(key, limit, 1); }
 
   /** So many of `limit` permits. */
   default NamedLock semaphore(String key, int limit, int permits) {
@@ -52,6 +49,5 @@ public interface Locks extends AutoCloseable {
   Stats stats();
 
   /** Gives all back. Calls that wait fail with a ClientClosedException. */
-  @Override
-  void close();
+  @Override void close();
 }

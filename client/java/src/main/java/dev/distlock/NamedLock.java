@@ -3,12 +3,9 @@ package dev.distlock;
 
 import dev.distlock.v1.LockSpec;
 import java.time.Duration;
-import java.util.List;
-import java.util.Map;
-import java.util.Optional;
+import java.util.*;
 import java.util.concurrent.CompletableFuture;
-import java.util.function.IntConsumer;
-import java.util.function.UnaryOperator;
+import java.util.function.*;
 
 /** A lock by its name, and the terms on which it is taken. Immutable: each term makes another one. */
 public final class NamedLock {
@@ -33,37 +30,25 @@ public final class NamedLock {
   }
 
   /** Up to 64 bytes; "" is "default". */
-  public NamedLock namespace(String namespace) {
-    return with(to -> to.setNamespace(namespace));
-  }
+  public NamedLock namespace(String namespace) { return with(to -> to.setNamespace(namespace)); }
 
   /** How long the store keeps the lock without renewal, which is what a crash of the broker costs: 1 s to 1 h, 15 s. */
-  public NamedLock ttl(Duration ttl) {
-    return with(to -> to.setTtl(Durations.wire(ttl)));
-  }
+  public NamedLock ttl(Duration ttl) { return with(to -> to.setTtl(Durations.wire(ttl))); }
 
   /** The lock ends this long after its grant, with LossCause.MAX_HOLD. */
-  public NamedLock maxHold(Duration maxHold) {
-    return with(to -> to.setMaxHold(Durations.wire(maxHold)));
-  }
+  public NamedLock maxHold(Duration maxHold) { return with(to -> to.setMaxHold(Durations.wire(maxHold))); }
 
   /** Keeps what the lock held from others for this long after an abnormal end: up to 60 s. */
-  public NamedLock lockDelay(Duration lockDelay) {
-    return with(to -> to.setLockDelay(Durations.wire(lockDelay)));
-  }
+  public NamedLock lockDelay(Duration lockDelay) { return with(to -> to.setLockDelay(Durations.wire(lockDelay))); }
 
   /**
-   * Keeps the lock from everybody until this long after its grant when it is released sooner, so that a job that several
-   * hosts start runs once a period: up to 25 h, of one exclusive lock.
+   * Keeps the lock from everybody until this long after its grant when it is released sooner, so that a job that
+   * several hosts start runs once a period: up to 25 h, of one exclusive lock.
    */
-  public NamedLock minHold(Duration minHold) {
-    return with(to -> to.setMinHold(Durations.wire(minHold)));
-  }
+  public NamedLock minHold(Duration minHold) { return with(to -> to.setMinHold(Durations.wire(minHold))); }
 
   /** FAIR without it. */
-  public NamedLock policy(Policy policy) {
-    return with(to -> to.setPolicyValue(policy.ordinal() + 1));
-  }
+  public NamedLock policy(Policy policy) { return with(to -> to.setPolicyValue(policy.ordinal() + 1)); }
 
   /** SAFE without it. */
   public NamedLock onDisconnect(OnDisconnect action) {
@@ -71,57 +56,38 @@ public final class NamedLock {
   }
 
   /** A label of the caller that others are shown: up to 256 bytes. */
-  public NamedLock owner(String owner) {
-    return with(to -> to.setOwner(owner));
-  }
+  public NamedLock owner(String owner) { return with(to -> to.setOwner(owner)); }
 
   /** Shown to others: up to 1 KiB in all. */
-  public NamedLock metadata(Map<String, String> entries) {
-    return with(to -> to.putAllMetadata(entries));
-  }
+  public NamedLock metadata(Map<String, String> entries) { return with(to -> to.putAllMetadata(entries)); }
 
   /**
    * Another acquire with this owner, which must not be empty, succeeds at once while this client holds the lock, with
    * the same token. Each hold is given back on its own. Not for several locks at once.
    */
-  public NamedLock reentrant(String owner) {
-    return with(to -> to.setOwner(owner).setReentrant(true));
-  }
+  public NamedLock reentrant(String owner) { return with(to -> to.setOwner(owner).setReentrant(true)); }
 
   /**
    * The lock outlives a broken stream, or the restart of the only broker, when a broker of the same store is reached
    * before the last promise ends (3 s).
    */
-  public NamedLock resume() {
-    return with(to -> to.setResume(true));
-  }
+  public NamedLock resume() { return with(to -> to.setResume(true)); }
 
   /** Told how many are ahead, when a request has to wait, by the client's executor. Not for several locks at once. */
-  public NamedLock onQueued(IntConsumer listener) {
-    return new NamedLock(locks, spec, listener);
-  }
-
-  public String key() {
-    return spec.getKey();
-  }
+  public NamedLock onQueued(IntConsumer listener) { return new NamedLock(locks, spec, listener); }
+  public String key() { return spec.getKey(); }
 
   /** Waits until the lock is granted. Throws as lock(Duration). */
-  public HeldLock lock() throws InterruptedException {
-    return lock(Locks.FOREVER);
-  }
+  public HeldLock lock() throws InterruptedException { return lock(Locks.FOREVER); }
 
   /**
    * Takes the lock. An interrupt withdraws the request. Throws LockBusyException when others hold it during the whole
    * wait, LockUnavailableException, InvalidLockException, another LockRefusedException, or ClientClosedException.
    */
-  public HeldLock lock(Duration wait) throws InterruptedException {
-    return locks.lockAll(List.of(this), wait).get(0);
-  }
+  public HeldLock lock(Duration wait) throws InterruptedException { return locks.lockAll(List.of(this), wait).get(0); }
 
   /** One try: empty when others hold the lock. Throws as lock(Duration) otherwise. */
-  public Optional<HeldLock> tryLock() throws InterruptedException {
-    return tryLock(Duration.ZERO);
-  }
+  public Optional<HeldLock> tryLock() throws InterruptedException { return tryLock(Duration.ZERO); }
 
   /** Waits for at most so long: empty when others hold the lock. Throws as lock(Duration) otherwise. */
   public Optional<HeldLock> tryLock(Duration wait) throws InterruptedException {
@@ -133,9 +99,7 @@ public final class NamedLock {
   }
 
   /** As lock(), without blocking. */
-  public CompletableFuture<HeldLock> lockAsync() {
-    return lockAsync(Locks.FOREVER);
-  }
+  public CompletableFuture<HeldLock> lockAsync() { return lockAsync(Locks.FOREVER); }
 
   /** As lock(Duration), without blocking. Cancelling the future withdraws the request. */
   public CompletableFuture<HeldLock> lockAsync(Duration wait) {

@@ -3,14 +3,10 @@ package dev.distlock;
 
 /** What a release did. */
 public enum ReleaseOutcome {
-  /** The lock is free. */
-  RELEASED,
-  /** Other holds of a reentrant lock are left. */
-  STILL_HELD,
-  /** It was not held any more. */
-  ALREADY_GONE,
-  /** No answer came. The lock is freed all the same, at the latest when its ttl ends. */
-  UNKNOWN;
+  /** The lock is free. */ RELEASED,
+  /** Other holds of a reentrant lock are left. */ STILL_HELD,
+  /** It was not held any more. */ ALREADY_GONE,
+  /** No answer came. The lock is freed all the same, at the latest when its ttl ends. */ UNKNOWN;
 
   static ReleaseOutcome of(dev.distlock.v1.ReleaseOutcome wire) {
     return switch (wire) {
@@ -23,9 +19,8 @@ public enum ReleaseOutcome {
 
   /** That of two sessions of which only one has had the lease. */
   ReleaseOutcome better(ReleaseOutcome other) {
-    for (ReleaseOutcome one : new ReleaseOutcome[] {RELEASED, STILL_HELD}) {
-      if (this == one || other == one) return one;
-    }
+    if (this == RELEASED || other == RELEASED) return RELEASED;
+    if (this == STILL_HELD || other == STILL_HELD) return STILL_HELD;
     return this == other ? this : UNKNOWN;
   }
 }

@@ -2,8 +2,7 @@
 package dev.distlock;
 
 import dev.distlock.v1.AcquireQueued;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.*;
 import java.util.function.Consumer;
 
 /** One acquire of one lock or of several, until its answer. Guarded by the table's mutex. */
@@ -25,18 +24,11 @@ final class Request {
     this.onQueued = onQueued;
   }
 
-  boolean answered() {
-    return answer == null;
-  }
-
-  long first() {
-    return leases.get(0).id;
-  }
+  boolean answered() { return answer == null; }
+  long first() { return leases.get(0).id; }
 
   /** The session that it was sent through, until it is answered. */
-  Link link() {
-    return leases.get(0).link;
-  }
+  Link link() { return leases.get(0).link; }
 
   /** No session has it. */
   void unsend() {

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-import dev.distlock.v1.LockServiceGrpc;
-import dev.distlock.v1.SessionRequest;
-import dev.distlock.v1.SessionResponse;
-import io.grpc.ManagedChannel;
-import io.grpc.Metadata;
-import io.grpc.stub.ClientCallStreamObserver;
-import io.grpc.stub.ClientResponseObserver;
-import io.grpc.stub.MetadataUtils;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
+import dev.distlock.v1.*;
+import io.grpc.*;
+import io.grpc.stub.*;
+import java.lang.System.Logger.Level;
+import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** One Session call, on a connection of its own. It never half-closes, which would count as a break. */
@@ -58,9 +53,7 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
     engine.wake();
   }
 
-  boolean takesMessages() {
-    return call != null && call.isReady();
-  }
+  boolean takesMessages() { return call != null && call.isReady(); }
 
   /** Only the engine's thread sends. */
   void send(SessionRequest message) {
@@ -89,7 +82,8 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
 
   void awaitEnd(long nanos) {
     try {
-      if (!ended.await(nanos, TimeUnit.NANOSECONDS)) return;  // the call is cancelled in any case
+      boolean inTime = ended.await(nanos, TimeUnit.NANOSECONDS);
+      if (!inTime) Engine.LOG.log(Level.DEBUG, "distlock: the broker did not answer the goodbye");
     } catch (InterruptedException closingGoesOn) {
       Thread.currentThread().interrupt();
     }
@@ -101,24 +95,12 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
     cancel();
   }
 
-  @Override
-  public void beforeStart(ClientCallStreamObserver<SessionRequest> stream) {
+  @Override public void beforeStart(ClientCallStreamObserver<SessionRequest> stream) {
     stream.setOnReadyHandler(engine::wake);
     starting = stream;
   }
 
-  @Override
-  public void onNext(SessionResponse response) {
-    engine.onResponse(this, response);
-  }
-
-  @Override
-  public void onError(Throwable error) {
-    finish(Statuses.denial(error));
-  }
-
-  @Override
-  public void onCompleted() {
-    finish(null);
-  }
+  @Override public void onNext(SessionResponse response) { engine.onResponse(this, response); }
+  @Override public void onError(Throwable error) { finish(Denial.of(error)); }
+  @Override public void onCompleted() { finish(null); }
 }
