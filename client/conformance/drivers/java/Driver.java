@@ -11,14 +11,25 @@ import dev.distlock.LockLostException;
 import dev.distlock.LockRefusedException;
 import dev.distlock.Locks;
 import dev.distlock.NamedLock;
+import dev.distlock.v1.LockServiceGrpc;
+import dev.distlock.v1.SessionCommand;
+import dev.distlock.v1.SessionEvent;
+import dev.distlock.v1.SessionRequest;
+import dev.distlock.v1.SessionResponse;
 import io.grpc.Server;
 import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
+import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.epoll.EpollServerDomainSocketChannel;
+import io.grpc.netty.shaded.io.netty.channel.unix.DomainSocketAddress;
+import io.grpc.stub.StreamObserver;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
-import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -270,22 +281,59 @@ public final class Driver {
     }
   }
 
-  /** Has the JVM load what a session needs, for an archive of classes: it starts too slowly without for one try. */
+  /** Opens sessions and grants all. */
+  private static final class Granting extends LockServiceGrpc.LockServiceImplBase {
+    @Override
+    public StreamObserver<SessionRequest> session(StreamObserver<SessionResponse> answers) {
+      return new StreamObserver<>() {
+        @Override
+        public void onNext(SessionRequest request) {
+          SessionResponse.Builder response = SessionResponse.newBuilder();
+          request.getCommandsList().forEach(command -> answer(command, response.addEventsBuilder()));
+          answers.onNext(response.build());
+          if (request.getCommands(request.getCommandsCount() - 1).hasGoodbye()) answers.onCompleted();
+        }
+
+        @Override
+        public void onError(Throwable broken) { }
+
+        @Override
+        public void onCompleted() { }
+      };
+    }
+
+    private static void answer(SessionCommand command, SessionEvent.Builder event) {
+      event.setId(command.getId());
+      com.google.protobuf.Duration minute = com.google.protobuf.Duration.newBuilder().setSeconds(60).build();
+      switch (command.getCommandCase()) {
+        case OPEN -> event.getOpenedBuilder().setValidity(minute);
+        case ACQUIRE -> event.getGrantedBuilder().setFencingToken(1).setValidFor(minute);
+        case RELEASE -> event.getReleasedBuilder();
+        default -> event.setId(0);
+      }
+    }
+  }
+
+  /** Has the JVM load what a session needs: one that has just started may be too slow for the second of one try. */
   private static void warmUp() throws Exception {
-    Server server = NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0)).build().start();
-    try (Distlock warm = Distlock.builder().address("127.0.0.1:" + server.getPort()).build()) {
-      warm.mutex("k").lock();
-    } catch (LockRefusedException unimplemented) {
-      say("warm", "reason", unimplemented.reason());
+    Path folder = Files.createTempDirectory("dlw");
+    EventLoopGroup loop = new EpollEventLoopGroup(1);
+    Server server = NettyServerBuilder.forAddress(new DomainSocketAddress(folder + "/s"))
+        .channelType(EpollServerDomainSocketChannel.class).bossEventLoopGroup(loop).workerEventLoopGroup(loop)
+        .addService(new Granting()).build().start();
+    try (Distlock warm = Distlock.builder().address("unix://" + folder + "/s").unreachableAfter(Duration.ofMinutes(1))
+        .build()) {
+      warm.mutex("k").lock().release().join();
     }
     server.shutdownNow();
+    loop.shutdownGracefully();
+    Files.deleteIfExists(folder.resolve("s"));
+    Files.delete(folder);
   }
 
   public static void main(String[] args) throws Exception {
-    if (args.length == 1 && args[0].equals("--warm-up")) {
-      warmUp();
-      System.exit(0);
-    }
+    warmUp();
+    if (args.length == 1 && args[0].equals("--warm-up")) System.exit(0);
     if (args.length > 0) {
       work(args[0], List.of(args).subList(1, args.length));
       System.exit(0);

@@ -52,9 +52,7 @@ final class Addresses {
   }
 
   List<String> all() { return all; }
-
-  /** The one in use, or to be tried now. */
-  String present() { return all.get(present); }
+  String present() { return all.get(present); }  // the one in use, or to be tried now
 
   /** Called after an attempt that failed. False: each has been tried since the last success, so pause. */
   boolean next() {
@@ -64,6 +62,5 @@ final class Addresses {
     return false;
   }
 
-  /** Called when the present one serves. */
-  void succeed() { tried = 0; }
+  void succeed() { tried = 0; }  // called when the present one serves
 }

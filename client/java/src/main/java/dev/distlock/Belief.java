@@ -49,8 +49,7 @@ final class Belief {
     return true;
   }
 
-  /** Whether the broker has answered a heartbeat. */
-  boolean acked() { return lastAcked > 0; }
+  boolean acked() { return lastAcked > 0; }  // whether the broker has answered a heartbeat
   boolean allAnswered() { return lastSent == Math.max(lastAcked, 0); }
 
   /** Whether a heartbeat is unanswered, and half of what was left until a deadline when it was sent is gone. */

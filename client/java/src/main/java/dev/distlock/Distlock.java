@@ -95,7 +95,7 @@ public final class Distlock implements Locks {
     CompletableFuture<List<HeldLock>> future = new CompletableFuture<>();
     Request[] request = new Request[1];
     List<LiveLock.Holding> holdings = new ArrayList<>();
-    engine.begin(table -> {
+    engine.turn(table -> {
       request[0] = table.acquire(locks.stream().map(lock -> lock.spec).toList(), nanos,
           denial -> answers.execute(() -> answer(future, denial, holdings)),
           onQueued == null ? null : queued -> executor.execute(() -> onQueued.accept(queued.getPosition())));

@@ -34,12 +34,12 @@ final class Engine {
   private int present;  // the link that new streams are for
   private long reconnectAt;
   private long bound = RECONNECT_INITIAL;  // of the pause before the next reconnect
-  private boolean started;
 
   Engine(LeaseTable.Config config, Addresses addresses, ExecutorService threads) {
     table = new LockTable(config);
     this.addresses = addresses;
     this.threads = threads;
+    threads.execute(this::work);
   }
 
   /** Threads that come when they are needed, and keep no process alive. */
@@ -64,17 +64,6 @@ final class Engine {
       mutex.unlock();
     }
     run(effects);
-  }
-
-  /** A turn that asks for something, and so begins the work of the client. */
-  void begin(Consumer<LockTable> act) {
-    turn(changed -> {
-      if (!started && !changed.closed) {
-        started = true;
-        threads.execute(this::work);
-      }
-      act.accept(changed);
-    });
   }
 
   /** Whether a lock is held at this moment. Only one whose deadline has passed needs a turn. */
@@ -135,7 +124,7 @@ final class Engine {
   /** Waits until something is due, or may be. */
   private void rest() {
     long wake = Math.min(table.wake(), table.now + LONGEST_SLEEP);
-    if (!table.link().streaming && !table.closed) wake = Math.min(wake, reconnectAt);
+    if (wantsStream()) wake = Math.min(wake, reconnectAt);
     try {
       long pause = wake - Clock.SHARED.now();
       if (pause > 0) due.awaitNanos(pause);
@@ -157,7 +146,7 @@ final class Engine {
       addresses.next();
       reconnectAt = 0;
     }
-    if (!table.link().streaming && table.now >= reconnectAt && !table.closed) {
+    if (wantsStream() && table.now >= reconnectAt) {
       SessionStream stream = new SessionStream(this, table.start(), addresses.present());
       streams.add(stream);
       table.effects.add(() -> threads.execute(stream::open));
@@ -168,6 +157,9 @@ final class Engine {
       table.effects.add(() -> stream.send(message));
     }
   }
+
+  /** From the first request to the end. */
+  private boolean wantsStream() { return table.nextId > 1 && !table.closed && !table.link().streaming; }
 
   /** Tells the table that a stream has ended, or must end. */
   private void breakOff(SessionStream stream, LossCause cause, String why, Denial failure) {
@@ -188,8 +180,7 @@ final class Engine {
     reconnectAt = table.now + pause;
   }
 
-  /** A stream takes messages again. */
-  void wake() { turn(changed -> { }); }
+  void wake() { turn(changed -> { }); }  // a stream takes messages again
 
   /** A turn for a stream, unless the table has heard of its end. */
   void turnOf(SessionStream stream, Consumer<LockTable> act) {

@@ -68,14 +68,9 @@ abstract class LeaseTable {
   Denial lastFailure = Denial.NONE;
 
   LeaseTable(Config config) { this.config = config; }
-
   static String secret() { return UUID.randomUUID().toString(); }
-
-  /** Begins a turn: all that follows happens at this time. */
-  void at(long time) { now = time; }
-
-  /** The one for new acquires. */
-  Link link() { return links[present]; }
+  void at(long time) { now = time; }  // begins a turn: all that follows happens at this time
+  Link link() { return links[present]; }  // the one for new acquires
 
   /** Whether leases wait for a session that adopts or frees them. */
   boolean isMoving() { return moving || !leftovers.isEmpty(); }
@@ -85,8 +80,7 @@ abstract class LeaseTable {
     return nextId - count;
   }
 
-  /** Has sendMoves called then. */
-  void moveAt(long at) { movesAt = Math.min(movesAt, at); }
+  void moveAt(long at) { movesAt = Math.min(movesAt, at); }  // has sendMoves called then
 
   <T> void tell(Consumer<T> told, T what) {
     if (told != null) effects.add(() -> told.accept(what));

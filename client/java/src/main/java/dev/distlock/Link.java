@@ -43,12 +43,8 @@ final class Link {
 
   /** Whether the broker has not been heard for too long: the stream must be ended. */
   boolean lapsed(long now) { return streaming && now >= session.deadline(); }
-
-  /** Whether commands may be added. */
-  boolean usable() { return streaming && !leaving; }
-
-  /** Whether another session can adopt what this one has. */
-  boolean movable() { return adopts && !leaving; }
+  boolean usable() { return streaming && !leaving; }  // whether commands may be added
+  boolean movable() { return adopts && !leaving; }  // whether another session can adopt what this one has
 
   /** Whether all has been sent that there was to say: the goodbye has left. */
   boolean said() { return leaving && commands.isEmpty(); }

@@ -26,9 +26,7 @@ final class Request {
 
   boolean answered() { return answer == null; }
   long first() { return leases.get(0).id; }
-
-  /** The session that it was sent through, until it is answered. */
-  Link link() { return leases.get(0).link; }
+  Link link() { return leases.get(0).link; }  // the session that it was sent through, until it is answered
 
   /** No session has it. */
   void unsend() {
