@@ -172,7 +172,7 @@ final class RealTest {
     dropped[0] = null;
     System.gc();
     assertTrue(held[0].isHeld(), "its lock keeps it");
-    Engine engine = ((LiveLock) held[0]).engine();
+    Engine engine = ((LiveLock) held[0]).client.engine;
     held[0] = null;
     await(() -> {
       System.gc();

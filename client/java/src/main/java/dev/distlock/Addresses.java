@@ -7,9 +7,6 @@ import java.util.regex.Pattern;
 
 /** The brokers of one store, in an order of this client's own. Guarded by the engine's mutex. */
 final class Addresses {
-  private static final String SOCKET = "/run/distlock/distlock.sock";
-  private static final String LOOPBACK = "127.0.0.1:7420";
-
   private static final String PORT =
       "[1-9]\\d{0,3}|[1-5]\\d{4}|6[0-4]\\d{3}|65[0-4]\\d{2}|655[0-2]\\d|6553[0-5]";
   private static final Pattern ADDRESS =
@@ -25,7 +22,8 @@ final class Addresses {
   static String fromEnvironment() {
     String named = env("DISTLOCK_SERVER");
     if (!named.isEmpty()) return named;
-    return Files.exists(Path.of(SOCKET)) ? "unix://" + SOCKET : LOOPBACK;
+    String socket = "/run/distlock/distlock.sock";
+    return Files.exists(Path.of(socket)) ? "unix://" + socket : "127.0.0.1:7420";
   }
 
   /** "" when it is not set. */

@@ -14,13 +14,13 @@ import java.util.function.LongSupplier;
 final class Clock {
   static final long MILLI = 1_000_000L;
   static final long SECOND = 1000 * MILLI;
-  static final Clock SHARED = new Clock(System::nanoTime, () -> System.currentTimeMillis() * MILLI, uptimeIfTold());
-
   private static final long LONGEST_DRIFT = SECOND;  // of the wall clock, where nothing tells of a suspend
   private static final long LEAST_STEP = 50 * MILLI;  // of the wall clock, that may be a suspend
   private static final long RESOLUTION = 20 * MILLI;  // of the time since the machine is up
   private static final long FORWARD = 24 * 3600 * SECOND;  // longer than any promise
   private static final long UNREADABLE = -1;
+  static final Clock SHARED = new Clock(System::nanoTime, () -> System.currentTimeMillis() * MILLI,
+      uptime() == UNREADABLE ? null : Clock::uptime);
 
   private final LongSupplier monotonic;
   private final LongSupplier wall;
@@ -75,23 +75,12 @@ final class Clock {
   /** Between two readings this thread may have had to wait: only what no moment between them explains is a step. */
   private static long nearest(long known, long least, long most) { return Math.min(Math.max(known, least), most); }
 
-  private static LongSupplier uptimeIfTold() {
+  private static long uptime() {
     try {
-      uptime();
-      return () -> {
-        try {
-          return uptime();
-        } catch (IOException | RuntimeException unreadable) {
-          return UNREADABLE;
-        }
-      };
-    } catch (IOException | RuntimeException none) {
-      return null;
+      String text = Files.readString(Path.of("/proc/uptime"));
+      return Math.round(Double.parseDouble(text.substring(0, text.indexOf(' '))) * SECOND);
+    } catch (IOException | RuntimeException unreadable) {
+      return UNREADABLE;
     }
-  }
-
-  private static long uptime() throws IOException {
-    String text = Files.readString(Path.of("/proc/uptime"));
-    return Math.round(Double.parseDouble(text.substring(0, text.indexOf(' '))) * SECOND);
   }
 }

@@ -15,7 +15,7 @@ final class Connection {
 
   private Connection() {}
 
-  /** Does not wait for the broker. Certificates are read anew for each connection. */
+  /** Reads the files that the environment names; IllegalArgumentException for one that cannot be used. */
   static ManagedChannel open(String address) {
     boolean secure = address.startsWith(TLS);
     ManagedChannelBuilder<?> builder = Grpc.newChannelBuilder(secure ? address.substring(TLS.length()) : address,
@@ -29,9 +29,6 @@ final class Connection {
         .proxyDetector(target -> null)  // the proxy of the environment is meant for the web
         .build();
   }
-
-  /** Throws IllegalArgumentException when a file that the environment names cannot be used. */
-  static void check(String address) { open(address).shutdownNow(); }
 
   private static ChannelCredentials credentials() {
     if (isSet(CERT) != isSet(KEY)) {

@@ -11,8 +11,6 @@ import java.util.function.*;
  * more, nor to a lock of it, is closed by itself. The first request connects.
  */
 public final class Distlock implements Locks {
-  private static final int LABEL = 64;  // characters, of at most 4 bytes each
-
   final Engine engine;
   final Executor executor;
 
@@ -53,11 +51,11 @@ public final class Distlock implements Locks {
     String named = from.address.isEmpty() ? Addresses.fromEnvironment() : from.address;
     Addresses addresses = Addresses.parse(named);
     Bearer.check(addresses.all());
-    addresses.all().forEach(Connection::check);
+    addresses.all().forEach(address -> Connection.open(address).shutdownNow());
     ExecutorService threads = Engine.daemons();
     Executor told = from.executor == null ? threads : from.executor;
     Engine made = new Engine(new LeaseTable.Config(named, addresses.all().size(),
-        from.label.substring(0, Math.min(from.label.length(), LABEL)), Durations.nanos(from.unreachableAfter),
+        from.label.substring(0, Math.min(from.label.length(), 64)), Durations.nanos(from.unreachableAfter),
         left -> told.execute(() -> from.onDraining.accept(Duration.ofNanos(left)))), addresses, threads);
     LiveLock.CLEANER.register(this, () -> threads.execute(made::close));
     engine = made;

@@ -4,6 +4,5 @@ package dev.distlock;
 /** All that this package throws for what happens to locks. */
 public abstract class DistlockException extends RuntimeException {
   private static final long serialVersionUID = 1;
-
   DistlockException(String message) { super("distlock: " + message); }
 }

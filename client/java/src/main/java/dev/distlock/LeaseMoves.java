@@ -188,7 +188,7 @@ abstract class LeaseMoves extends LeaseTable {
 
   void orphan(Lease lease, String why) {
     lease.link = null;
-    lease.risk = why;
+    lease.risk = why.isEmpty() ? "its session ended" : why;
     moving = true;
     moveAt(0);
   }

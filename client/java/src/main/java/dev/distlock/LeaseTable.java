@@ -72,8 +72,7 @@ abstract class LeaseTable {
   void at(long time) { now = time; }  // begins a turn: all that follows happens at this time
   Link link() { return links[present]; }  // the one for new acquires
 
-  /** Whether leases wait for a session that adopts or frees them. */
-  boolean isMoving() { return moving || !leftovers.isEmpty(); }
+  boolean isMoving() { return moving || !leftovers.isEmpty(); }  // leases wait for a session that has or frees them
 
   long takeIds(int count) {
     nextId += count;
@@ -132,9 +131,8 @@ abstract class LeaseTable {
   long givenUpAt(Request request) {
     boolean bounded = request.waitUntil != NEVER;
     if (request.stranded == NEVER) return bounded ? request.waitUntil + ANSWER_GRACE : NEVER;
-    if (config.unreachableAfter() > 0) {
-      return Math.min(request.waitUntil, request.stranded + config.unreachableAfter());
-    }
+    long patience = config.unreachableAfter();
+    if (patience > 0) return Math.min(request.waitUntil, request.stranded + patience);
     if (bounded) return request.waitUntil;
     return request.stranded + (request.requestId.isEmpty() ? 1 : 10) * Clock.SECOND;
   }

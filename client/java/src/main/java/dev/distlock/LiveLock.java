@@ -12,7 +12,7 @@ import java.util.function.Consumer;
 final class LiveLock implements HeldLock {
   static final Cleaner CLEANER = Cleaner.create();
 
-  private final Distlock client;  // which is not dropped before its last lock
+  final Distlock client;  // which is not dropped before its last lock
   private final Holding holding;
   private final Cleaner.Cleanable dropped;
 
@@ -38,9 +38,7 @@ final class LiveLock implements HeldLock {
     }
 
     private void listen(Consumer<LockLostException> listener) {
-      synchronized (this) {
-        listeners.add(listener);
-      }
+      synchronized (this) { listeners.add(listener); }
       if (!engine.holds(lease)) tell();
     }
 
@@ -82,7 +80,6 @@ final class LiveLock implements HeldLock {
   }
 
   private Lease lease() { return holding.lease; }
-  Engine engine() { return client.engine; }
   @Override public String key() { return lease().spec.getKey(); }
   @Override public long token() { return lease().token; }
   @Override public int holdCount() { return lease().holdCount; }

@@ -4,7 +4,6 @@ package dev.distlock;
 /** A lock ended before the program had given it back. */
 public final class LockLostException extends DistlockException {
   private static final long serialVersionUID = 1;
-
   private final String key;
   private final LossCause lossCause;
 

@@ -8,7 +8,6 @@ import java.util.*;
 /** No lock was given, or an operation on one could not be done. */
 public class LockRefusedException extends DistlockException {
   private static final long serialVersionUID = 1;
-
   private final String reason;
   private final Duration retryAfter;
   private final ArrayList<Holder> holders = new ArrayList<>();
@@ -45,5 +44,4 @@ public class LockRefusedException extends DistlockException {
 
   /** Who holds the lock, as far as known, at most 16. */
   public List<Holder> holders() { return List.copyOf(holders); }
-
 }

@@ -49,7 +49,7 @@ final class LockTable extends LeaseMoves {
 
   /** Withdraws a request; nothing is held then, also when it is granted at this moment. */
   void cancel(Request request) {
-    if (request.answered()) {
+    if (request.answer == null) {
       for (Lease lease : request.leases) release(lease, null);
       return;
     }

@@ -24,7 +24,6 @@ final class Request {
     this.onQueued = onQueued;
   }
 
-  boolean answered() { return answer == null; }
   long first() { return leases.get(0).id; }
   Link link() { return leases.get(0).link; }  // the session that it was sent through, until it is answered
 

@@ -4,7 +4,6 @@ package dev.distlock;
 import dev.distlock.v1.*;
 import io.grpc.*;
 import io.grpc.stub.*;
-import java.lang.System.Logger.Level;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 
@@ -82,8 +81,7 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
 
   void awaitEnd(long nanos) {
     try {
-      boolean inTime = ended.await(nanos, TimeUnit.NANOSECONDS);
-      if (!inTime) Engine.LOG.log(Level.DEBUG, "distlock: the broker did not answer the goodbye");
+      ended.await(nanos, TimeUnit.NANOSECONDS);
     } catch (InterruptedException closingGoesOn) {
       Thread.currentThread().interrupt();
     }
