@@ -43,7 +43,8 @@ jar --create --file "$FOLDER/driver.jar" -C "$FOLDER/classes" .
 # An archive of classes halves the start of the JVM, of which the suite needs more than a hundred.
 options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp $FOLDER/driver.jar:$libraries"
 # shellcheck disable=SC2086
-java -XX:ArchiveClassesAtExit="$FOLDER/driver.jsa" -Xlog:cds=off -Xlog:cds+dynamic=off $options Driver --warm-up >/dev/null
+java -XX:ArchiveClassesAtExit="$FOLDER/driver.jsa" -Xlog:cds=off -Xlog:cds+dynamic=off $options Driver --warm-up \
+  >"$FOLDER/warm-up.log" 2>&1 || { cat "$FOLDER/warm-up.log"; exit 1; }
 cat >"$FOLDER/driver" <<TEXT
 #!/bin/sh
 exec java -XX:SharedArchiveFile=$FOLDER/driver.jsa -Xlog:cds=off $options Driver "\$@"

@@ -34,7 +34,7 @@ final class Addresses {
         + "[IPv6]:port, tls://host:port or unix:///path; a port is a number of 1..65535");
   }
 
-  /** Of a list that is separated by commas, each once, in a random order. */
+  /** Reads a list that is separated by commas: each address once, in a random order. */
   static Addresses parse(String text) {
     List<String> found = new ArrayList<>();
     for (String part : text.split(",")) {

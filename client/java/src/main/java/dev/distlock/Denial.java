@@ -31,7 +31,7 @@ record Denial(String reason, Refusal wire) {
         : "UNKNOWN_" + wire.getReasonValue(), wire);
   }
 
-  /** Of a failed call: its status and the details in it. */
+  /** Reads the status of a failed call and the details in it. */
   static Denial of(Throwable error) {
     io.grpc.Status status = io.grpc.Status.fromThrowable(error);
     String reason = switch (status.getCode()) {  // without an ErrorInfo, when gRPC itself has made it

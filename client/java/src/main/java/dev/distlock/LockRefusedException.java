@@ -12,7 +12,7 @@ public class LockRefusedException extends DistlockException {
   private final Duration retryAfter;
   private final ArrayList<Holder> holders = new ArrayList<>();
 
-  /** Who holds the lock. */
+  /** One holder of the lock. */
   public record Holder(String owner, String holderId, long token) implements java.io.Serializable {}
 
   LockRefusedException(Denial denial) {
@@ -42,6 +42,6 @@ public class LockRefusedException extends DistlockException {
   /** When a retry makes sense; zero: not known. */
   public Duration retryAfter() { return retryAfter; }
 
-  /** Who holds the lock, as far as known, at most 16. */
+  /** The holders of the lock, as far as known, at most 16. */
   public List<Holder> holders() { return List.copyOf(holders); }
 }

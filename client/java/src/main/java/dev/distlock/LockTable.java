@@ -23,7 +23,7 @@ final class LockTable extends LeaseMoves {
 
   LockTable(Config config) { super(config); }
 
-  // What the program does.
+  // Called for the program.
 
   /** Takes all of specs or none, and waits FOREVER, for ONE_TRY or so many nanoseconds. onQueued may be null. */
   Request acquire(List<LockSpec> specs, long wait, Consumer<Denial> answer, Consumer<AcquireQueued> onQueued) {
@@ -96,7 +96,7 @@ final class LockTable extends LeaseMoves {
         && lease.link.session.overdue(lease.deadline, now));
   }
 
-  // What the streams and the timer do.
+  // Called for the streams and the timer.
 
   /** Gives the present link a new stream. While leases move, one that does not answer must leave time for others. */
   Link start() {

@@ -5,7 +5,7 @@ import dev.distlock.v1.LostReason;
 
 /** Why a lock ended before the program had given it back. The first six are told by the broker. */
 public enum LossCause {
-  /** It could not be renewed in time. */ EXPIRED,
+  /** The lock could not be renewed in time. */ EXPIRED,
   /** The store no longer knows it, or knows another holder. */ TAKEN,
   /** An administrator released it. */ FORCED,
   /** {@link NamedLock#maxHold} has passed. */ MAX_HOLD,

@@ -9,10 +9,10 @@ import java.util.function.*;
 
 /** A lock by its name, and the terms on which it is taken. Immutable: each term makes another one. */
 public final class NamedLock {
-  /** Who goes next. Use one policy for all requests of a lock. */
+  /** The order of those who wait. Use one policy for all requests of a lock. */
   public enum Policy { FAIR, WRITER_PREFERRING, READER_PREFERRING, ADAPTIVE }
 
-  /** What the broker does when the stream breaks: frees the lock after the last promise, at once, or leaves its ttl. */
+  /** When the stream breaks, the broker frees the lock after the last promise, or at once, or leaves it to its ttl. */
   public enum OnDisconnect { SAFE, RELEASE, EXPIRE }
 
   final LockSpec spec;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
-/** What a release did. */
+/** The effect of a release. */
 public enum ReleaseOutcome {
   /** The lock is free. */ RELEASED,
   /** Other holds of a reentrant lock are left. */ STILL_HELD,
-  /** It was not held any more. */ ALREADY_GONE,
+  /** The lock was not held any more. */ ALREADY_GONE,
   /** No answer came. The lock is freed all the same, at the latest when its ttl ends. */ UNKNOWN;
 
   static ReleaseOutcome of(dev.distlock.v1.ReleaseOutcome wire) {
@@ -17,7 +17,7 @@ public enum ReleaseOutcome {
     };
   }
 
-  /** That of two sessions of which only one has had the lease. */
+  /** Joins the outcomes of two sessions of which only one has had the lease. */
   ReleaseOutcome better(ReleaseOutcome other) {
     if (this == RELEASED || other == RELEASED) return RELEASED;
     if (this == STILL_HELD || other == STILL_HELD) return STILL_HELD;
