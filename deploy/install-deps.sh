@@ -6,8 +6,8 @@
 # Three objects for DISTLOCK_GRPC=hardened are built from the source package of the installed gRPC (deploy/grpc). On
 # Debian 12 hiredis is too old, so Debian 13's source package is built; and it has no Valkey and an old Go, so the
 # tests' ones come from its backports. npm installs the libraries of --peers, and pip the format tools of
-# --test and what the Python package is tested beside, from their configured sources. client/java-example takes its
-# libraries from Maven's.
+# --test and what the Python package is tested beside, from their configured sources. client/java takes its libraries
+# from Maven's.
 set -euo pipefail
 
 usage() {
@@ -111,7 +111,7 @@ wanted() {
   esac
 }
 
-# For client/java-example. A JDK and a Maven from another source do as well.
+# For client/java. A JDK and a Maven from another source do as well.
 java_packages() {
   command -v javac >/dev/null || printf 'default-jdk-headless\n'
   command -v mvn >/dev/null || printf 'maven\n'

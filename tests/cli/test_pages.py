@@ -34,10 +34,9 @@ SHELL = {".", ":", "[", "[[", "cd", "chmod", "echo", "eval", "exit", "export", "
          "mkdir", "read", "sed", "umask", "wait"}
 FOREIGN = "another product's command, which no test has"
 INSTALLED, RUNBOOKS = "tests/deploy/test_installation.py", "tests/deploy/test_runbooks.py"
-WHEEL, JAVA = "tests/python/test_real_wheel.py", "tests/interop/test_java.py"
+WHEEL = "tests/python/test_real_wheel.py"
 ELSEWHERE = {  # the test that runs a program as the page does, or what the test runs
     "CONTRIBUTING.md": {"pre-commit": FOREIGN},
-    "client/README.md": {"mvn": JAVA, "java": JAVA},
     "client/go/README.md": {"go": "tests/go/CMakeLists.txt"},
     "client/migration.md": {"consul": FOREIGN},
     "client/node/README.md": {"npm": "client/node/install.sh"},

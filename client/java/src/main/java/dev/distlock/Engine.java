@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.distlock;
+
+import dev.distlock.v1.*;
+import java.lang.System.Logger.Level;
+import java.util.*;
+import java.util.concurrent.*;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+
+/**
+ * The inside of a client: the lock table under one mutex, its streams, and a thread for deadlines, heartbeats,
+ * reconnects and all that is sent. Each call of the program and each event of a stream is a turn of the table. The
+ * effects of a turn run when the mutex is free again; what the program is told goes to its executor. Commands that
+ * gather while a message is being written leave in the next one, together. Nothing here knows the program's handles, so
+ * that these may be dropped.
+ */
+final class Engine {
+  static final System.Logger LOG = System.getLogger("dev.distlock");
+
+  private static final long RECONNECT_INITIAL = 20 * Clock.MILLI;
+  private static final long RECONNECT_MAX = 2 * Clock.SECOND;
+  private static final long PAUSE_WHILE_MOVING = 200 * Clock.MILLI;  // leases wait, and their last promises run out
+  private static final long CLOSE_PATIENCE = Clock.SECOND;
+  private static final long LONGEST_SLEEP = Clock.SECOND;  // a timer stops in suspend, so the clock is read again
+
+  final LockTable table;
+  final ExecutorService threads;
+  private final Addresses addresses;
+  private final ReentrantLock mutex = new ReentrantLock();
+  private final Condition due = mutex.newCondition();
+  private final List<SessionStream> streams = new ArrayList<>();  // whose end the table has not heard of
+  private int present;  // the link that new streams are for
+  private long reconnectAt;
+  private long bound = RECONNECT_INITIAL;  // of the pause before the next reconnect
+
+  Engine(LeaseTable.Config config, Addresses addresses, ExecutorService threads) {
+    table = new LockTable(config);
+    this.addresses = addresses;
+    this.threads = threads;
+    threads.execute(this::work);
+  }
+
+  /** Threads that come when they are needed, and keep no process alive. */
+  static ExecutorService daemons() {
+    return Executors.newCachedThreadPool(task -> {
+      Thread thread = new Thread(task, "distlock");
+      thread.setDaemon(true);
+      return thread;
+    });
+  }
+
+  /** A turn of the table. */
+  void turn(Consumer<LockTable> act) {
+    List<Runnable> effects;
+    mutex.lock();
+    try {
+      table.at(Clock.SHARED.now());
+      act.accept(table);
+      effects = takeEffects();
+      due.signal();
+    } finally {
+      mutex.unlock();
+    }
+    run(effects);
+  }
+
+  /** Whether a lock is held at this moment. Only one whose deadline has passed needs a turn. */
+  boolean holds(Lease lease) {
+    if (lease.isHeld() && Clock.SHARED.now() >= lease.deadline) turn(changed -> changed.notice(lease));
+    return lease.isHeld();
+  }
+
+  /** Gives all back, and waits up to a second for the broker's answer. */
+  void close() {
+    List<SessionStream> open = new ArrayList<>();
+    turn(changed -> {
+      if (!changed.closed) changed.close();
+      open.addAll(streams);
+    });
+    long patience = Clock.SHARED.now() + CLOSE_PATIENCE;
+    for (SessionStream stream : open) {
+      // One that has not even answered the opening holds nothing.
+      if (stream.link.opened) stream.awaitEnd(patience - Clock.SHARED.now());
+      stream.cancel();
+    }
+  }
+
+  private List<Runnable> takeEffects() {
+    List<Runnable> taken = table.effects;
+    table.effects = new ArrayList<>();
+    return taken;
+  }
+
+  private static void run(List<Runnable> effects) {
+    for (Runnable effect : effects) {
+      try {
+        effect.run();
+      } catch (RuntimeException broken) {
+        LOG.log(Level.ERROR, "distlock: an executor or callback of the program failed", broken);
+      }
+    }
+  }
+
+  /** The engine's thread. */
+  private void work() {
+    for (boolean goesOn = true; goesOn; ) {
+      List<Runnable> todo;
+      mutex.lock();
+      try {
+        table.at(Clock.SHARED.now());
+        proceed();
+        todo = takeEffects();
+        goesOn = !table.closed || !streams.isEmpty();
+        if (todo.isEmpty() && goesOn) rest();
+      } finally {
+        mutex.unlock();
+      }
+      run(todo);
+    }
+  }
+
+  /** Waits until something is due, or may be. */
+  private void rest() {
+    long wake = Math.min(table.wake(), table.now + LONGEST_SLEEP);
+    if (wantsStream()) wake = Math.min(wake, reconnectAt);
+    try {
+      long pause = wake - Clock.SHARED.now();
+      if (pause > 0) due.awaitNanos(pause);
+    } catch (InterruptedException goesOn) {  // this thread is the engine's until the client is closed
+    }
+  }
+
+  /** Does what is due, and has the streams send what has gathered. */
+  private void proceed() {
+    for (SessionStream stream : List.copyOf(streams)) {
+      if (!stream.link.lapsed(table.now)) continue;
+      breakOff(stream, LossCause.LAPSED, stream.link.opened ? "the broker was not heard for the whole validity"
+          : "no answer to OpenSession in time", null);
+      table.effects.add(stream::cancel);
+    }
+    table.tick();
+    if (table.present != present) {  // go on with the next broker, at once
+      present = table.present;
+      addresses.next();
+      reconnectAt = 0;
+    }
+    if (wantsStream() && table.now >= reconnectAt) {
+      SessionStream stream = new SessionStream(this, table.start(), addresses.present());
+      streams.add(stream);
+      table.effects.add(() -> threads.execute(stream::open));
+    }
+    for (SessionStream stream : streams) {
+      if (!table.ready(stream.link) || !stream.takesMessages()) continue;
+      SessionRequest message = stream.link.pack(table.now);
+      table.effects.add(() -> stream.send(message));
+    }
+  }
+
+  /** From the first request to the end. */
+  private boolean wantsStream() { return table.nextId > 1 && !table.closed && !table.link().streaming; }
+
+  /** Tells the table that a stream has ended, or must end. */
+  private void breakOff(SessionStream stream, LossCause cause, String why, Denial failure) {
+    if (!streams.remove(stream)) return;
+    boolean isPresent = stream.link == table.link();
+    table.onBroken(stream.link, cause, why, failure);
+    if (isPresent) planReconnect(failure);
+  }
+
+  private void planReconnect(Denial failure) {
+    reconnectAt = 0;
+    boolean another = failure == null || failure.is(Denial.UNREACHABLE, "DRAINING");
+    if (addresses.next() && another) return;
+    long pause = ThreadLocalRandom.current().nextLong(bound);
+    if (failure != null) pause += Math.min(Belief.span(failure.wire().getRetryAfter()), RECONNECT_MAX);
+    bound = Math.min(2 * bound, RECONNECT_MAX);
+    if (table.isMoving()) pause = Math.min(pause, PAUSE_WHILE_MOVING);
+    reconnectAt = table.now + pause;
+  }
+
+  void wake() { turn(changed -> { }); }  // a stream takes messages again
+
+  /** A turn for a stream, unless the table has heard of its end. */
+  void turnOf(SessionStream stream, Consumer<LockTable> act) {
+    turn(changed -> {
+      if (streams.contains(stream)) act.accept(changed);
+    });
+  }
+
+  void onResponse(SessionStream stream, SessionResponse response) {
+    turnOf(stream, changed -> {
+      response.getEventsList().forEach(event -> changed.onEvent(stream.link, event));
+      if (stream.link == changed.link() && stream.link.session.acked()) {
+        bound = RECONNECT_INITIAL;
+        addresses.succeed();
+      }
+    });
+  }
+
+  void onEnd(SessionStream stream, Denial failure) {
+    boolean givenUp = failure != null && failure.is("LEASE_LOST");
+    turn(changed -> breakOff(stream, givenUp ? LossCause.LAPSED : LossCause.DISCONNECTED,
+        "the stream to the broker ended" + (failure == null ? "" : ": " + failure.message()), failure));
+  }
+}
