@@ -143,7 +143,8 @@ class Index {
   int64_t Aftermath() const { return history.recovery_ns + history.longest_ttl_ns + history.validity_ns; }
   // The tolerance of a bound that ends at that time. Slow messages may still be in flight when all faults are healed.
   int64_t Slack(int64_t at) const {
-    return history.calm || (at >= healed && at - healed >= history.slow_ns) ? history.slack_ns : history.slow_ns;
+    const bool is_calm = history.calm || (at >= healed && at - healed >= history.slow_ns);
+    return is_calm ? history.slack_ns + std::max<int64_t>(history.start_ns - at, 0) : history.slow_ns;
   }
 
  private:

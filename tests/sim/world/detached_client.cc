@@ -102,6 +102,12 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
   const Duration until = sent + ToDuration(grant.waited()) + ToDuration(grant.valid_for());
+  if (wish->stage == Stage::kHeld && token != wish->token) {
+    // Somebody has ended the grant that it had. The new one, which nobody wants, goes back.
+    wish->releasing = true;
+    if (Checks(*wish)) OnEnded(*wish, EndedWhy::kReleasing);
+    return GiveBack(*wish);
+  }
   if (wish->stage == Stage::kHeld) {
     if (Checks(*wish) && until > LocalTime()) OnBelief(*wish, until);
     return;

@@ -22,6 +22,7 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   env_.temper = DrawTemper(seed, env_.dice, wishes);
   env_.settings = {.longest_ttl = longest_ttl(), .guard = env_.temper.guard};
   env_.history.calm = env_.temper.calm;
+  env_.history.start_ns = Duration(milliseconds(300)).count();
   env_.history.validity_ns = env_.temper.validity.count();
   for (const Duration ttl : env_.temper.ttls) {
     env_.history.longest_ttl_ns = std::max(env_.history.longest_ttl_ns, (ttl + seconds(3)).count());
