@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """distlock.testing: how a program that takes locks is tested without a daemon."""
 import asyncio
+import pathlib
+import re
 import threading
 
 import distlock
@@ -205,3 +207,9 @@ def test_a_decorated_function(here):
     assert work("nightly") == 1
     with here.client().lock("weekly"):
         assert work("weekly") is distlock.SKIP
+
+
+def test_what_the_readme_shows():
+    page = pathlib.Path(distlock.__file__).parents[1] / "README.md"
+    [sample] = re.findall(r"^## Tests of your program\n.*?^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    exec(sample, {"distlock": distlock, "pytest": pytest})  # noqa: S102
