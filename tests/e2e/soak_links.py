@@ -89,10 +89,15 @@ def refuse_connections(fault):
 
 def deliver_late(fault):
     """The broker gives its connections up and makes new ones; what it had sent over the old ones arrives then."""
-    before = fault.net.counters().accepted
-    held = fault.net.hold()
+    before = held = 0
+
+    def arrives():
+        nonlocal before, held
+        if not held:  # another fault may have ended them all just before
+            before, held = fault.net.counters().accepted, fault.net.hold()
+        return held and fault.net.counters().accepted > before and f"{held} delivered late"
     try:
-        return fault.wait_for(lambda: held and fault.net.counters().accepted > before and f"{held} delivered late")
+        return fault.wait_for(arrives)
     finally:
         fault.net.let_arrive()
 
