@@ -123,10 +123,29 @@ TEST_F(BallotTest, NoGrantHasTheTokenOfAYieldThatMayStillCome) {
   }
   ASSERT_NE(Granted(), nullptr);
   EXPECT_GT(Granted()->token, kToken);
-  // What the third server gets now, the yield does not name.
+  // The yield does not name the grant that the third server joins now.
   Pass(seconds(1));
   ASSERT_TRUE(IsAsked<JoinGrant>(1));
   EXPECT_GT(std::get<JoinGrant>(sent_[1].front().command).token, kToken);
+}
+
+// A later yield of the same server is answered, and says nothing of the earlier one.
+TEST_F(BallotTest, AnAnsweredYieldDoesNotHideOneWithoutAnAnswer) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(3));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  Answer(1, core::StoreUnknown{"reset"});
+  for (int i = 0; i < 1000 && CountAsked<AskVote>() == 0; ++i) Pass(milliseconds(1));
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken + 5, TimeOf(), {}});
+  Answer(2, Behind(3));
+  ASSERT_TRUE(IsAsked<YieldVote>(1));
+  Answer(1, GaveBack{.was_holder = true});
+  Notice(0, 2, kToken);
+  Notice(2, 2, kToken);
+  EXPECT_EQ(Granted(), nullptr);
 }
 
 TEST_F(BallotTest, AYieldThatWasAnsweredBoundsNoToken) {

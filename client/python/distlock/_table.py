@@ -173,7 +173,7 @@ class TableBase:
         outcome = Outcome.ALREADY_GONE if reason == "NOT_HOLDER" else Outcome.UNKNOWN
         back.missing -= 1
         back.broken = back.broken or reason == "UNREACHABLE"
-        # Of two sessions, only one has had the lease.
+        # Only one of the two sessions has had the lease.
         back.outcome = min(back.outcome, answer if isinstance(answer, Outcome) else outcome, key=BEST_FIRST.index)
         if back.missing:
             return

@@ -97,7 +97,7 @@ class Locks:
     def held_by(self, session: Session) -> List[Lease]:
         return [lease for lease in self._held() if lease.session is session]
 
-    # What sessions ask for.
+    # The requests of sessions.
 
     def join(self, request: Request) -> int:
         """Adds a request to the queue, or puts it in the place that it had there. Its place."""
@@ -250,7 +250,7 @@ class Locks:
                 holders=self._holders(request, now) if busy else (),
                 queue_length=self.info(lease.name, now).queue_length if busy else 0))
 
-    # What is to be seen of them.
+    # The locks as watchers and look-ups see them.
 
     def _holders(self, request: Request, now: int) -> List[lock_pb2.Holder]:
         return [holder for lease in request.leases for holder in self.info(lease.name, now).holders][:16]

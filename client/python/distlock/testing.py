@@ -168,7 +168,7 @@ class Broker:
         link.heartbeat_due = link.usable and link.opened
         return int(link.session.last_sent + 1) if link.heartbeat_due else 0
 
-    # What comes from clients. All below runs under _turn.
+    # The commands of clients. All below runs under _turn.
 
     def _open(self, requests: Any) -> Call:
         with self._turn:

@@ -284,7 +284,8 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
 void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {
   Stand& stand = candidate.stands[sent.node];
   const bool is_unknown = std::holds_alternative<core::StoreUnknown>(outcome);
-  if (!is_unknown && stand.yielding == sent.token) stand.yielding = 0;
+  if (is_unknown) stand.lost_yield = std::max(stand.lost_yield, sent.token);
+  if (!is_unknown && stand.yielding == sent.token) stand.yielding = stand.lost_yield;
   if (std::holds_alternative<GaveBack>(outcome)) return;
   // It may have the vote yet: asking tells.
   if (stand.yielded == sent.token) stand.yielded = 0;

@@ -343,7 +343,7 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
   for (Candidate* candidate : all) {
     Stand& stand = candidate->stands[node];
     if (forgot) {
-      stand.token = stand.raised = stand.yielded = stand.yielding = stand.leaving = 0;
+      stand.token = stand.raised = stand.yielded = stand.yielding = stand.lost_yield = stand.leaving = 0;
       stand.queued = stand.is_fresh = false;
     }
     if (candidate->phase == Phase::kHeld) {
