@@ -33,7 +33,7 @@ struct Stand {
   uint64_t raised = 0;       // greatest token sent to confirm its vote: it may be under that by now, answered or not
   uint64_t yielded = 0;      // the vote under this token was given back: no earlier one counts either
   uint64_t yielding = 0;     // a yield under this token may still come, and take a vote under it: no grant has it
-  uint64_t lost_yield = 0;   // the greatest token of a yield without an answer, which may come for ever
+  uint64_t lost_yield = 0;   // the greatest token of a yield that had no answer: it may come late
   uint64_t leaving = 0;      // a vote under this token or an earlier one may be another's: it is to be confirmed
   core::StoreTime since;     // of its vote, by the server's clock
   Instant began{};           // its max_hold counts there from no earlier
