@@ -13,8 +13,7 @@ inline constexpr char kNoUpgrade[] =
     "a lease cannot become EXCLUSIVE: two readers that each wait for the other to leave would wait for ever; release "
     "it, acquire EXCLUSIVE, and look again at what the lock protects";
 
-// Of a store whose traits say so.
-// Only stores of several independent servers have none.
+// The store's traits say that it has no PERMIT locks: only stores of several independent servers have none.
 inline constexpr char kNoPermits[] =
     "this store has no PERMIT locks: each of its servers would count permits apart, and more would fit than the limit; "
     "use EXCLUSIVE or SHARED, or another store";

@@ -116,8 +116,9 @@ void StoreObserver::Look(bool forgotten) {
     return AwaitEnds();
   }
   const int64_t now_us = store_->model().now_us();
-  if (ends_us_ != 0 && ends_us_ <= now_us) {
-    // One of many holders may expire without a change of a key.
+  const bool stepped_back = now_us < std::exchange(seen_us_, now_us);
+  if (stepped_back || (ends_us_ != 0 && ends_us_ <= now_us)) {
+    // One of many holders may expire without a change of a key, and hold again when the clock has gone back.
     changed_ = true;
     for (Lock& lock : locks_) lock.holder_changed = true;
   }

@@ -112,6 +112,7 @@ class StoreObserver {
   bool changed_ = false;
   int64_t calls_ = 0;    // of the store, so far
   int64_t ends_us_ = 0;  // when the first of many holders expires; 0: none
+  int64_t seen_us_ = 0;  // the store's clock at the last look
 };
 
 }  // namespace distlock::sim
