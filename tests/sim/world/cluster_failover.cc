@@ -204,7 +204,7 @@ void ClusterFailover::Promote(ClusterNode& old, Duration old_lives) {
 void ClusterFailover::Replace(ClusterNode& old, ClusterNode& next, Duration old_lives) {
   env_.Log([&] { return next.name() + " takes over from " + old.name(); });
   NotePromoted(next, std::max(Duration(0), env_.apart_until - env_.now()) + kLongestDemotion + kLongestLoss +
-                         hold_off() + seconds(5));
+                         hold_off() + next.StaleWaits(old) + seconds(5));
   next.Promote();
   set_.TakeOver(old, next);
   for (ClusterNode* node : set_.GroupOf(old)) {

@@ -219,7 +219,7 @@ void ReplicaSet::Promote(Duration old_primary_lives) {
       servers_.begin());
   ++epoch_;
   NotePromoted(std::max(Duration(0), env_.apart_until - env_.now()) + kLongestDemotion + seconds(20) + hold_off() +
-               seconds(5));
+               next->StaleWaits(old) + seconds(5));
   next->Promote();
   TellSentinels();
   env_.time.After(env_.dice.Between(Duration(0), env_.temper.longest_news), [this] { LeadName(); });

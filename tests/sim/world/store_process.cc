@@ -2,6 +2,8 @@
 #include "world/store_process.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 namespace distlock::sim {
 namespace {
@@ -10,6 +12,20 @@ constexpr Duration kWallClock = std::chrono::hours(400'000);
 constexpr Duration kCopyEvery = milliseconds(100);
 // How much the clocks of two machines differ that were set by the same source.
 constexpr Duration kClocksDiffer = milliseconds(2);
+
+// Waiters in the queues of `old` that are not in those of `newer`, if that is given.
+int Waiters(const RedisModel& old, const RedisModel* newer) {
+  int waiters = 0;
+  for (const KeyFacts& facts : old.Keys()) {
+    if (!facts.key.ends_with("}:q")) continue;
+    std::set<std::string_view> known;
+    if (newer != nullptr) {
+      for (const auto& [owner, place] : newer->Zset(facts.key)) known.insert(owner);
+    }
+    for (const auto& [owner, place] : old.Zset(facts.key)) waiters += known.contains(owner) ? 0 : 1;
+  }
+  return waiters;
+}
 
 }  // namespace
 
@@ -168,11 +184,11 @@ void StoreProcess::GoBack(Memory memory) {
 }
 
 Duration StoreProcess::StaleWaits() const {
-  size_t waiters = 0;
-  for (const KeyFacts& facts : model_.Keys()) {
-    if (facts.key.ends_with("}:q")) waiters += model_.Zset(facts.key).size();
-  }
-  return static_cast<int>(waiters) * *std::ranges::max_element(env_.temper.ttls);
+  return Waiters(model_, nullptr) * *std::ranges::max_element(env_.temper.ttls);
+}
+
+Duration StoreProcess::StaleWaits(const StoreProcess& newer) const {
+  return Waiters(model_, &newer.model_) * *std::ranges::max_element(env_.temper.ttls);
 }
 
 void StoreProcess::StepClock(Duration by) {

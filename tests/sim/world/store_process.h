@@ -43,6 +43,8 @@ class StoreProcess : public Endpoint {
   // How long those in its queues may stand in the way of others if they are waiters of before a restart, whom nobody
   // knows any more.
   Duration StaleWaits() const;
+  // The same when it takes the place of `newer`: of waiters who are in its own queues alone.
+  Duration StaleWaits(const StoreProcess& newer) const;
   void StepClock(Duration by);
   // Of its wall clock, which is all that a store goes by.
   void SlewWallClock(int drift_ppm);
