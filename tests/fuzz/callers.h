@@ -15,8 +15,8 @@
 #include "contract/limits.h"
 #include "core/messages.h"
 #include "distlock/v1/lock_service.pb.h"
-#include "rpc/stream/command_book.h"
-#include "rpc/stream/outbox.h"
+#include "rpc/messages/command_book.h"
+#include "rpc/messages/outbox.h"
 
 namespace distlock::fuzz {
 

@@ -42,8 +42,7 @@ class List:
     def __init__(self, options, stages):
         self.root, self.stages, self.logs = options.root, stages, options.logs
         self.record = Record(options.record, options.root / "build/proof")
-        self.track = options.root / "tests/track_record.md" if options.record == default_record(options.root) \
-            else options.record.with_suffix(".md")
+        self.track = track_of(options.record)
 
     def rows(self, stage, code):
         return [row for row in self.record.rows() if (row["stage"], row["code"]) == (stage.name, code.name)]
@@ -199,6 +198,12 @@ def quick(listed, chosen, stop):
 
 def default_record(root):
     return root / "tests/proof/record.jsonl"
+
+
+def track_of(record):
+    """Its page: of a tree's own record, also of another tree than this, that tree's track record; else beside it."""
+    root = record.absolute().parents[2] if len(record.absolute().parts) > 3 else record.parent
+    return root / "tests/track_record.md" if record.absolute() == default_record(root) else record.with_suffix(".md")
 
 
 def stages_of(path):

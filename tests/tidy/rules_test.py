@@ -92,6 +92,7 @@ class RulesTest(unittest.TestCase):
                 ("server/store/a.cc", "<grpcpp/grpcpp.h>", False), ("server/shard/a.cc", '"store/store.h"', True),
                 ("server/shard/a.cc", '"rpc/x.h"', False), ("server/rpc/a.cc", '"core/b.h"', True),
                 ("server/rpc/a.cc", '"rpc/call/x.h"', True), ("server/rpc/engine/a.cc", '"rpc/call/x.h"', False),
+                ("server/rpc/messages/a.cc", '"rpc/engine/x.h"', False),
                 ("server/rpc/call/a.cc", '"rpc/engine/x.h"', True), ("server/rpc/call/a.cc", '"rpc/server.h"', False),
                 ("server/rpc/call/a.cc", '"rpc/frontend.h"', True), ("server/rpc/stream/a.cc", '"rpc/call/x.h"', False),
                 ("server/rpc/stream/a.cc", '"distlock/v1/x.grpc.pb.h"',

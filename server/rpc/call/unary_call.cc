@@ -6,7 +6,7 @@
 #include "contract/error_details.h"
 #include "contract/to_proto.h"
 #include "rpc/arrival.h"
-#include "rpc/engine/status.h"
+#include "rpc/messages/status.h"
 
 namespace distlock::rpc {
 

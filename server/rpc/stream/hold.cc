@@ -10,8 +10,8 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
-#include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "rpc/messages/status.h"
 #include "shard/boot_clock.h"
 
 namespace distlock::rpc {

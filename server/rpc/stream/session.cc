@@ -11,8 +11,8 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
-#include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "rpc/messages/status.h"
 
 namespace distlock::rpc {
 

@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "contract/ids.h"
+#include "rpc/messages/command_book.h"
+#include "rpc/messages/outbox.h"
 #include "rpc/rate_limit.h"
-#include "rpc/stream/command_book.h"
 #include "rpc/stream/command_rest.h"
 #include "rpc/stream/heartbeats.h"
-#include "rpc/stream/outbox.h"
 #include "rpc/stream/stream_call.h"
 
 namespace distlock::rpc {

@@ -6,8 +6,8 @@
 #include "contract/error_details.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
-#include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "rpc/messages/status.h"
 #include "rpc/stream/session.h"
 
 namespace distlock::rpc {

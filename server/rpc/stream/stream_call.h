@@ -28,8 +28,8 @@
 #include "contract/utf8.h"
 #include "rpc/arrival.h"
 #include "rpc/engine/reactor.h"
-#include "rpc/engine/status.h"
 #include "rpc/frontend.h"
+#include "rpc/messages/status.h"
 #include "rpc/quota.h"
 #include "shard/sink.h"
 

@@ -7,8 +7,8 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
-#include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "rpc/messages/status.h"
 #include "rpc/stream/watched_locks.h"
 #include "shard/boot_clock.h"
 

@@ -7,8 +7,8 @@
 #include "contract/error_details.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
-#include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "rpc/messages/status.h"
 #include "shard/boot_clock.h"
 
 namespace distlock::rpc {

@@ -8,7 +8,7 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
-#include "rpc/engine/status.h"
+#include "rpc/messages/status.h"
 #include "world/front.h"
 
 namespace distlock::sim {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rpc/engine/status.h"
+#include "rpc/messages/status.h"
 
 namespace distlock::rpc {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rpc/stream/command_book.h"
+#include "rpc/messages/command_book.h"
 
 #include <utility>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rpc/stream/outbox.h"
+#include "rpc/messages/outbox.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rpc/stream/command_book.h"
+#include "rpc/messages/command_book.h"
 #include "rpc/stream/heartbeats.h"
 
 namespace distlock::rpc {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rpc/stream/outbox.h"
+#include "rpc/messages/outbox.h"
 
 #include <algorithm>
 #include <utility>
