@@ -68,8 +68,8 @@ def main():
     parser.add_argument("--owner-bytes", type=int, default=250)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dlburst") as folder, World(folder) as world:
-        broker = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", "--max-leases-per-session",
-                                 str(options.locks + 10))
+        broker = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", "--limits",
+                                 f"max-leases-per-session={options.locks + 10}")
         with broker.client() as client:
             address = next(one for one in client.status().listen_addresses if not one.startswith("unix:"))
         driver = Peer("the driver", shlex.split(options.driver), threading.Condition())

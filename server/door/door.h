@@ -3,7 +3,7 @@
 // The door: accepts every connection, admits it, hands it over, and watches until it ends. The way in:
 // 1. accept4, at most 16 in a row from one listener. Without a free descriptor, the reserve one is closed, one
 //    connection is accepted and dropped, and the reserve is opened again.
-// 2. Over --max-connections, or over the limit of its peer (server/peer): dropped at once.
+// 2. Over limit max-connections, or over the limit of its peer (server/peer): dropped at once.
 // 3. The first bytes are looked at and left where they are. Without the preface of HTTP/2, or a TLS handshake where
 //    that is wanted, within 5 s, the connection never reaches gRPC.
 // 4. Over the rate limits of new connections and handshakes a connection waits, for at most 5 s.

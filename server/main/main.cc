@@ -97,7 +97,7 @@ void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
     const bool asked = options.max_connections != kDefaultMaxConnections;
     const bool few = server.max_connections() < static_cast<size_t>(options.max_connections_per_peer);
     ops::Log(asked || few ? ops::LogLevel::kWarn : ops::LogLevel::kDebug,
-             "fewer connections than --max-connections: each needs two open files, and one for --death-proof",
+             "fewer connections than limit max-connections: each needs two open files, and one for --death-proof",
              {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
   }
   if (!server.knows_unix_callers()) {
@@ -281,6 +281,7 @@ int Run(const std::vector<std::string>& args) {
     }
   }
   const std::string text = invocation->action == Action::kHelp          ? ops::HelpText()
+                           : invocation->action == Action::kHelpAll     ? ops::HelpOfAll()
                            : invocation->action == Action::kVersion     ? "distlockd " DISTLOCK_VERSION "\n"
                            : invocation->action == Action::kPrintConfig ? ops::ConfigText(invocation->options)
                                                                         : "";

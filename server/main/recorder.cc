@@ -35,11 +35,11 @@ const char* NameOf(core::LostReason reason) {
 std::string_view LimitOf(door::RefuseCause why) {
   switch (why) {
     case door::RefuseCause::kConnections:
-      return "--max-connections";
+      return "max-connections";
     case door::RefuseCause::kPeerConnections:
-      return "--max-connections-per-peer";
+      return "max-connections-per-peer";
     case door::RefuseCause::kRate:
-      return "--new-connections-per-peer or --handshakes-per-second";
+      return "new-connections-per-peer or handshakes-per-second";
     case door::RefuseCause::kDescriptors:
       return "open files of this process: raise it (ulimit -n, LimitNOFILE=)";
     case door::RefuseCause::kPreface:
@@ -55,7 +55,7 @@ std::string_view CauseOf(door::CutCause why) {
     case door::CutCause::kEarlyCancels:
       return "too many calls were cancelled before their first answer";
     case door::CutCause::kOpenCalls:
-      return "more than twice as many open calls as --max-connection-streams";
+      return "more than twice as many open calls as limit max-connection-streams";
     case door::CutCause::kUnusedBytes:
       return "too many bytes that belong to no message";
     case door::CutCause::kFrames:

@@ -47,7 +47,8 @@ const OptionRow* Nearest(std::string_view name) {
 
 std::string Suggestion(std::string_view name, std::string_view prefix) {
   const OptionRow* nearest = Nearest(name);
-  return nearest == nullptr ? "; distlockd --help lists all" : Cat("; did you mean ", prefix, nearest->name, "?");
+  if (nearest == nullptr) return "; distlockd --help-all lists all";
+  return Cat("; did you mean ", IsLimit(*nearest) ? "the limit " : prefix, nearest->name, "?");
 }
 
 // A name or path may in fact be a store URL in the wrong place, with a password.
@@ -74,6 +75,39 @@ void AddSetting(Settings* settings, const OptionRow* row, std::string value, std
   }
 }
 
+std::vector<std::string> ListOf(std::string_view value) {
+  std::vector<std::string> items;
+  for (const std::string_view item : Split(value, ",")) {
+    if (!item.empty()) items.emplace_back(item);
+  }
+  return items;
+}
+
+// `text`: NAME=VALUE.
+absl::StatusOr<Setting> ReadLimit(std::string_view text, const std::string& source) {
+  const size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  const OptionRow* row = FindOption(name);
+  if (row == nullptr || !IsLimit(*row)) {
+    return Usage(source, ": ", Shown(name), " is no limit", row == nullptr ? Suggestion(name, "--") : "");
+  }
+  if (equals == text.npos) return Usage(source, ": ", name, " needs a value: write ", name, "=VALUE");
+  return Setting{row, {std::string(text.substr(equals + 1))}, Cat(source, ": ", name)};
+}
+
+absl::Status Add(Settings* settings, const OptionRow* row, std::string value, const std::string& source) {
+  if (row->name != kLimitsOption) {
+    AddSetting(settings, row, std::move(value), source);
+    return absl::OkStatus();
+  }
+  for (const std::string& text : ListOf(value)) {
+    absl::StatusOr<Setting> limit = ReadLimit(text, source);
+    if (!limit.ok()) return limit.status();
+    AddSetting(settings, limit->row, std::move(limit->values.front()), std::move(limit->source));
+  }
+  return absl::OkStatus();
+}
+
 // Written here rather than with CLI11: there, `--http=` (empty) swallows the next flag, and its messages name no range.
 absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
   CommandLine result;
@@ -88,24 +122,30 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
     const std::string_view key = name.substr(0, equals);
     const OptionRow* row = FindOption(key);
     if (row == nullptr) return Usage("--", Shown(key), ": unknown option", Suggestion(key, "--"));
+    if (IsLimit(*row)) return Usage("--", key, ": is a limit: write --limits ", key, "=VALUE");
     const std::string source = Cat("--", row->name);
     if (row->places == OptionPlaces::kNowhereElse) {
       if (equals != name.npos) return Usage(source, " takes no value");
       using Action = Invocation::Action;
       const Action asked = key == "help"          ? Action::kHelp
+                           : key == "help-all"    ? Action::kHelpAll
                            : key == "version"     ? Action::kVersion
                            : key == "quorum-init" ? Action::kQuorumInit
                                                   : Action::kPrintConfig;
-      if (result.action != Action::kHelp) result.action = asked;
-    } else if (equals != name.npos) {
-      AddSetting(&result.settings, row, std::string(name.substr(equals + 1)), source);
-    } else if (IsSwitch(*row)) {
-      AddSetting(&result.settings, row, "true", source);
-    } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
-      AddSetting(&result.settings, row, args[++i], source);
-    } else {
-      return Usage(source, " needs a value", row->allowed.empty() ? "" : ": allowed is ", row->allowed);
+      if (result.action != Action::kHelp && result.action != Action::kHelpAll) result.action = asked;
+      continue;
     }
+    std::string value = "true";
+    if (equals != name.npos) {
+      value = name.substr(equals + 1);
+    } else if (!IsSwitch(*row)) {
+      if (i + 1 == args.size() || args[i + 1].starts_with("--")) {
+        return Usage(source, " needs a value", row->allowed.empty() ? "" : ": allowed is ", row->allowed);
+      }
+      value = args[++i];
+    }
+    const absl::Status added = Add(&result.settings, row, std::move(value), source);
+    if (!added.ok()) return added;
   }
   return result;
 }
@@ -119,15 +159,8 @@ std::string OptionName(std::string_view variable) {
   return option;
 }
 
-std::vector<std::string> ListOf(std::string_view value) {
-  std::vector<std::string> items;
-  for (const std::string_view item : Split(value, ",")) {
-    if (!item.empty()) items.emplace_back(item);
-  }
-  return items;
-}
-
-Settings ReadVariables(const std::vector<std::string>& environment, std::vector<std::string>* warnings) {
+absl::StatusOr<Settings> ReadVariables(const std::vector<std::string>& environment,
+                                       std::vector<std::string>* warnings) {
   Settings settings;
   for (const std::string& entry : environment) {
     if (!entry.starts_with("DISTLOCK_")) continue;
@@ -136,18 +169,21 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
     const std::string name = entry.substr(0, equals);
     const std::string option = OptionName(name);
     const OptionRow* row = FindOption(option);
-    if (row != nullptr && HasVariable(row->places)) {
+    if (row != nullptr && HasVariable(*row)) {
       const std::string value = entry.substr(equals + 1);
-      if (!IsRepeated(*row)) {
-        settings.push_back({row, {value}, name});
+      if (row->name == kLimitsOption) {
+        const absl::Status added = Add(&settings, row, value, name);
+        if (!added.ok()) return BadConfig(added.message());
       } else {
-        settings.push_back({row, ListOf(value), name});
+        settings.push_back({row, IsRepeated(*row) ? ListOf(value) : std::vector<std::string>{value}, name});
       }
+    } else if (row != nullptr && IsLimit(*row)) {
+      warnings->push_back(Cat("variable ", name, " is ignored: write ", row->name, "=VALUE into DISTLOCK_LIMITS"));
     } else if (std::find(std::begin(kClientVariables), std::end(kClientVariables), name) ==
                std::end(kClientVariables)) {
       // Unknown names are no error: Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock.
       const OptionRow* nearest = Nearest(option);
-      if (nearest != nullptr && HasVariable(nearest->places)) {
+      if (nearest != nullptr && HasVariable(*nearest)) {
         warnings->push_back(
             Cat("variable ", Shown(name), " is unknown and ignored; did you mean ", VariableName(nearest->name), "?"));
       }
@@ -169,11 +205,9 @@ absl::StatusOr<std::vector<std::string>> FileValues(const YAML::Node& node, cons
   return values;
 }
 
-absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& file) {
-  Settings settings;
-  if (root.IsNull()) return settings;
-  if (!root.IsMap()) return BadConfig(file, ": must be a map from option names to values");
-  for (const auto& entry : root) {
+// The map `limits`, or the whole file, whose limits are appended.
+absl::Status ReadNodes(const YAML::Node& map, const std::string& file, bool of_limits, Settings* settings) {
+  for (const auto& entry : map) {
     const YAML::Node& key = entry.first;
     const std::string line = Cat(file, ":", key.Mark().line + 1, ":");
     const std::string place = Cat(line, " ");
@@ -182,16 +216,34 @@ absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& fi
     const OptionRow* row = FindOption(name);
     // Its name is not shown: a file of secrets may be given by mistake.
     if (row == nullptr) {
-      return BadConfig(line, key.Mark().column + 1, ": this name is an unknown option", Suggestion(name, ""));
+      return BadConfig(line, key.Mark().column + 1, ": this name is an unknown ", of_limits ? "limit" : "option",
+                       Suggestion(name, ""));
     }
     const std::string source = place + name;
-    if (!MayStandInFile(row->places)) return BadConfig(source, ": cannot be set in the file");
+    if (of_limits && !IsLimit(*row)) return BadConfig(source, ": is no limit: write it beside ", kLimitsOption);
+    if (!of_limits && IsLimit(*row)) return BadConfig(source, ": is a limit: write it into the map ", kLimitsOption);
+    if (!of_limits && !MayStandInFile(*row)) return BadConfig(source, ": cannot be set in the file");
+    if (row->name == kLimitsOption) {
+      if (!entry.second.IsMap()) return BadConfig(source, ": must be a map from the names of limits to values");
+      const absl::Status read = ReadNodes(entry.second, file, /*of_limits=*/true, settings);
+      if (!read.ok()) return read;
+      continue;
+    }
     const auto same = [&](const Setting& s) { return s.row == row; };
-    if (std::any_of(settings.begin(), settings.end(), same)) return BadConfig(source, ": is set twice");
+    if (std::any_of(settings->begin(), settings->end(), same)) return BadConfig(source, ": is set twice");
     absl::StatusOr<std::vector<std::string>> values = FileValues(entry.second, *row, source);
     if (!values.ok()) return values.status();
-    settings.push_back({row, *std::move(values), source});
+    settings->push_back({row, *std::move(values), source});
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Settings> ReadRoot(const YAML::Node& root, const std::string& file) {
+  Settings settings;
+  if (root.IsNull()) return settings;
+  if (!root.IsMap()) return BadConfig(file, ": must be a map from option names to values");
+  const absl::Status read = ReadNodes(root, file, /*of_limits=*/false, &settings);
+  if (!read.ok()) return read;
   return settings;
 }
 
@@ -223,7 +275,7 @@ absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
       return BadConfig("--config: ", file, " ", given.problem, "; name a file with options that this user may read");
     }
     if (HoldsMore(given.text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
-    return ReadNodes(YAML::Load(given.text), file);
+    return ReadRoot(YAML::Load(given.text), file);
   } catch (const YAML::Exception& e) {
     // Behind the colon the message repeats what stands in the file.
     const std::string_view why = std::string_view(e.msg).substr(0, e.msg.find(':'));
@@ -258,20 +310,22 @@ absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
   if (!flags.ok()) return flags.status();
   Invocation result;
   result.action = flags->action;
-  if (result.action == Invocation::Action::kHelp || result.action == Invocation::Action::kVersion) return result;
+  using enum Invocation::Action;
+  if (result.action == kHelp || result.action == kHelpAll || result.action == kVersion) return result;
 
   result.options = DefaultOptions();
-  const Settings variables = ReadVariables(environment, &result.warnings);
+  const absl::StatusOr<Settings> variables = ReadVariables(environment, &result.warnings);
+  if (!variables.ok()) return variables.status();
   constexpr auto kConfiguration = absl::StatusCode::kFailedPrecondition;
   // Applied twice: first to learn which file to read, then to override that file.
-  absl::Status status = Apply(variables, kConfiguration, &result.options);
+  absl::Status status = Apply(*variables, kConfiguration, &result.options);
   status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
   if (!status.ok()) return status;
   if (!result.options.config.empty()) {
     const absl::StatusOr<Settings> file = ReadConfigFile(result.options.config);
     if (!file.ok()) return file.status();
     status.Update(Apply(*file, kConfiguration, &result.options));
-    status.Update(Apply(variables, kConfiguration, &result.options));
+    status.Update(Apply(*variables, kConfiguration, &result.options));
     status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
   }
   WarnOfPasswords(flags->settings, &result.warnings);

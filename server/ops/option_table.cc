@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/option_table.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "ops/address.h"
 
 namespace distlock::ops {
@@ -96,7 +99,24 @@ constexpr OptionRow kTable[] = {
      "cannot read it may run",
      nullptr, false, OptionPlaces::kNowhere},
     {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
-    {"help", kGeneral, {}, "", "", "print this and exit", nullptr, false, OptionPlaces::kNowhereElse},
+    {"help",
+     kGeneral,
+     {},
+     "",
+     "",
+     "print the options that most brokers need, and exit",
+     nullptr,
+     false,
+     OptionPlaces::kNowhereElse},
+    {"help-all",
+     kGeneral,
+     {},
+     "",
+     "",
+     "print all options and limits, and exit",
+     nullptr,
+     false,
+     OptionPlaces::kNowhereElse},
 
     {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
      "where gRPC is served: unix:///path, with ?mode=0660&group=NAME for who may connect, or host:port; may be given "
@@ -135,18 +155,8 @@ constexpr OptionRow kTable[] = {
      "a name of this broker in URLs of --http-api and --http, besides localhost and IP addresses; may be given several "
      "times",
      CheckHttpHost},
-    {"http-api-connections", kServing, &O::http_api_connections, "1000", "1..100000",
-     "connections of --http-api that are served at a time, half of them for one address or user; those beyond get 503"},
     {"drain-timeout", kServing, &O::drain_timeout, "30s", "0s..24h",
      "how long holders have to finish after SIGTERM before their locks are released"},
-    {"keepalive-time", kServing, &O::keepalive_time, "10s", "1s..2h",
-     "a connection silent for this long is pinged; with --keepalive-timeout this finds dead holders of Hold streams"},
-    {"keepalive-timeout", kServing, &O::keepalive_timeout, "5s", "100ms..1h",
-     "a connection that leaves a ping unanswered for this long is dead"},
-    {"min-ping-interval", kServing, &O::min_ping_interval, "5s", "100ms..1h",
-     "a connection on which a client pings more often than this is closed"},
-    {"idle-timeout", kServing, &O::idle_timeout, "10m", "1s..24h",
-     "a connection without any call is closed after this"},
     {"death-proof", kServing, &O::death_proof, "true", "",
      "free the locks of a local process at once when the kernel says that it has ended, for clients that ask for that "
      "(Linux 6.9); false: after --validity, as those of all others"},
@@ -179,7 +189,8 @@ constexpr OptionRow kTable[] = {
      nullptr, true},
     {"redis-user", kStore, &O::redis_user, "", "",
      "the store's ACL user, which needs a password; empty: the store's default user"},
-    {"redis-password-file", kStore, &O::redis_password_file, "", "", "file whose content is the store's password"},
+    {"redis-password-file", "failover-hold-off", kStore, &O::redis_password_file, "", "",
+     "file whose content is the store's password"},
     {"sentinel-user", kStore, &O::sentinel_user, "", "",
      "the sentinels' ACL user, which needs a password; empty: their default user"},
     {"sentinel-password-file", kStore, &O::sentinel_password_file, "", "",
@@ -216,8 +227,6 @@ constexpr OptionRow kTable[] = {
     {"quorum-new", kStore, &O::quorum_new, "false", "",
      "of redlock://, for the first start: nobody can hold a lock of these servers yet, so they count at once although "
      "they are new; refused when one of them belongs to a quorum already"},
-    {"quorum-node-timeout", kStore, &O::quorum_node_timeout, "200ms", "10ms..5s",
-     "of redlock://: a server that has not answered by then is not waited for"},
     {"wait-replicas", kStore, &O::wait_replicas, "0", "0..15",
      "a grant or a renewal counts only once so many replicas of the primary have confirmed it; 0: none is asked"},
     {"wait-timeout", kStore, &O::wait_timeout, "100ms", "10ms..500ms",
@@ -228,16 +237,15 @@ constexpr OptionRow kTable[] = {
      "within it"},
     {"default-ttl", kTime, &O::default_ttl, "15s", "100ms..24h",
      "how long the store keeps a lock that is not renewed, for requests without a ttl"},
-    {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
-     "a lease is renewed when about this part of its ttl has passed"},
-    {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
-     "how wrong the rate of any machine's clock may be, in millionths"},
-
-    {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
-    {"max-ttl", kLimits, &O::max_ttl, "0s", "0s..24h",
+    {"max-ttl", kTime, &O::max_ttl, "0s", "0s..24h",
      "longest ttl a request may ask for; 0: 1h, or 30s where a replica of the store can take over, also at one address "
      "from when the server is seen to have or to have had one, since nobody is newly granted a lock for so long after "
      "a failover"},
+    {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
+     "how wrong the rate of any machine's clock may be, in millionths"},
+
+    {kLimitsOption, kLimits, {}, "", "", "one of the limits below; may be given several times; a map in the file"},
+    {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
     {"max-wait", kLimits, &O::max_wait, "24h", "1s..720h", "longest max_wait a request may ask for"},
     {"max-lock-delay", kLimits, &O::max_lock_delay, "60s", "0s..1h", "longest lock_delay a request may ask for"},
     {"max-min-hold", kLimits, &O::max_min_hold, "25h", "0s..25h",
@@ -269,13 +277,13 @@ constexpr OptionRow kTable[] = {
     {"max-connections-per-peer", kLimits, &O::max_connections_per_peer, "1000", "1..1000000",
      "the same, of one IPv4 address, one /64 of IPv6, or one user of a unix socket"},
     {"new-connections-per-peer", kLimits, &O::new_connections_per_peer, "200", "1..1000000",
-     "connections a second that one of these may open after its first --max-connections-per-peer; others wait for up "
+     "connections a second that one of these may open after its first max-connections-per-peer; others wait for up "
      "to 5s, and are then closed"},
     {"handshakes-per-second", kLimits, &O::handshakes_per_second, "200", "1..100000",
      "TLS handshakes, of one client address a tenth of it; twice as many at once; others wait as above"},
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
      "gRPC calls at once on one connection, which is cut when it opens more than twice as many, an eighth more where "
-     "gRPC is hardened; 0: twice --max-sessions-per-peer"},
+     "gRPC is hardened; 0: twice max-sessions-per-peer"},
     {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
      "commands of one session without heartbeats, and Acquire calls of one client address; acquires beyond it are "
      "refused; 0: no limit"},
@@ -283,14 +291,44 @@ constexpr OptionRow kTable[] = {
      "a Session that does not read is closed when more than so many hundred events wait for it"},
     {"mailbox-capacity", kLimits, &O::mailbox_capacity, "65536", "1024..4194304",
      "requests waiting for a shard before more are refused"},
+    {"http-api-connections", kLimits, &O::http_api_connections, "1000", "1..100000",
+     "connections of --http-api that are served at a time, half of them for one address or user; those beyond get 503"},
+    {"keepalive-time", kLimits, &O::keepalive_time, "10s", "1s..2h",
+     "a connection silent for this long is pinged; with keepalive-timeout this finds dead holders of Hold streams"},
+    {"keepalive-timeout", kLimits, &O::keepalive_timeout, "5s", "100ms..1h",
+     "a connection that leaves a ping unanswered for this long is dead"},
+    {"min-ping-interval", kLimits, &O::min_ping_interval, "5s", "100ms..1h",
+     "a connection on which a client pings more often than this is closed"},
+    {"idle-timeout", kLimits, &O::idle_timeout, "10m", "1s..24h", "a connection without any call is closed after this"},
+    {"quorum-node-timeout", kLimits, &O::quorum_node_timeout, "200ms", "10ms..5s",
+     "of redlock://: a server that has not answered by then is not waited for"},
+    {"renew-fraction", kLimits, &O::renew_fraction, "0.333", "0.1..0.5",
+     "a lease is renewed when about this part of its ttl has passed"},
 
     {"log-level", kLog, &O::log_level, "info", "debug|info|warn|error", "least important lines shown"},
     {"log-format", kLog, &O::log_format, "text", "text|json", "one line each, on stderr"},
 };
 
+constexpr std::string_view kBasic[] = {"config",        "print-config",
+                                       "version",       "help",
+                                       "help-all",      "listen",
+                                       "tls-cert",      "tls-key",
+                                       "tls-client-ca", "http",
+                                       "http-api",      "admin-listen",
+                                       "drain-timeout", "policy",
+                                       "allow-all",     "token-file",
+                                       "jwt-keys",      "jwt-issuer",
+                                       "jwt-audience",  "redis",
+                                       "redis-user",    "redis-password-file",
+                                       "key-prefix",    "validity",
+                                       "default-ttl",   "max-ttl",
+                                       "log-level",     "log-format"};
+
 }  // namespace
 
 std::span<const OptionRow> OptionTable() { return kTable; }
+
+bool IsBasic(const OptionRow& row) { return std::ranges::find(kBasic, row.name) != std::end(kBasic); }
 
 const OptionRow* FindOption(std::string_view name) {
   for (const OptionRow& row : kTable) {

@@ -26,13 +26,6 @@ enum class OptionGroup { kGeneral, kServing, kAccess, kStore, kTime, kLimits, kL
 // kNowhere: it has a value. kNowhereElse: it is an action, such as --help.
 enum class OptionPlaces { kVariableAndFile, kVariable, kFile, kNowhere, kNowhereElse };
 
-inline bool HasVariable(OptionPlaces places) {
-  return places == OptionPlaces::kVariableAndFile || places == OptionPlaces::kVariable;
-}
-inline bool MayStandInFile(OptionPlaces places) {
-  return places == OptionPlaces::kVariableAndFile || places == OptionPlaces::kFile;
-}
-
 struct OptionRow {
   std::string_view name;
   OptionGroup group;
@@ -45,11 +38,22 @@ struct OptionRow {
   OptionPlaces places = OptionPlaces::kVariableAndFile;
 };
 
+// Sets a limit: --limits NAME=VALUE, DISTLOCK_LIMITS with commas, a map in the file.
+inline constexpr std::string_view kLimitsOption = "limits";
+inline bool IsLimit(const OptionRow& row) { return row.group == OptionGroup::kLimits && row.name != kLimitsOption; }
+inline bool HasVariable(const OptionRow& row) {
+  return !IsLimit(row) && (row.places == OptionPlaces::kVariableAndFile || row.places == OptionPlaces::kVariable);
+}
+inline bool MayStandInFile(const OptionRow& row) {
+  return !IsLimit(row) && (row.places == OptionPlaces::kVariableAndFile || row.places == OptionPlaces::kFile);
+}
+
 std::span<const OptionRow> OptionTable();
 const OptionRow* FindOption(std::string_view name);
 
 std::string VariableName(std::string_view option);  // DISTLOCK_REDIS_USER for redis-user
 
+bool IsBasic(const OptionRow& row);   // --help shows it, too; --help-all shows all
 bool IsSwitch(const OptionRow& row);  // on the command line it needs no value
 bool IsRepeated(const OptionRow& row);
 std::string_view ValueWord(const OptionRow& row);  // what --help writes for the value

@@ -52,7 +52,7 @@ std::string Wrapped(const std::vector<std::string_view>& words) {
 }
 
 std::string OptionHelp(const OptionRow& row) {
-  std::string head = Cat("  --", row.name);
+  std::string head = Cat(IsLimit(row) ? "    " : "  --", row.name);
   if (const std::string_view word = ValueWord(row); !word.empty()) head += Cat(" ", word);
   // Range and default stay on one line.
   std::vector<std::string_view> words = Split(row.help, " ");
@@ -60,16 +60,14 @@ std::string OptionHelp(const OptionRow& row) {
   if (Contains(row.allowed, "..")) words.push_back(range);
   const std::string fallback = Cat("[default ", row.fallback, "]");
   if (!row.fallback.empty()) words.push_back(fallback);
-  if (HasVariable(row.places)) {
+  if (HasVariable(row)) {
     if (head.size() < 40) head.resize(40, ' ');
     head += Cat("  ", VariableName(row.name));
   }
   return Cat(head, "\n", Wrapped(words));
 }
 
-}  // namespace
-
-std::string HelpText() {
+std::string Help(bool all) {
   std::string out =
       "usage: distlockd [--option value]...\n\n"
       "A lock broker: serves locks over gRPC and keeps them in Redis or Valkey. Every option can be set on the\n"
@@ -77,29 +75,49 @@ std::string HelpText() {
       "sets it counts. Several values: repeat the flag, separate by commas in the variable, write a list in\n"
       "the file. Durations are 500ms, 15s, 1h; sizes are bytes. Exit codes: 64 wrong command line, 78 wrong\n"
       "variable, file or combination.\n";
+  if (!all) out += "These are the options that most brokers need; --help-all lists all, and the limits.\n";
   const OptionRow* previous = nullptr;
   for (const OptionRow& row : OptionTable()) {
+    if (!all && !IsBasic(row)) continue;
     if (previous == nullptr || previous->group != row.group) out += Cat("\n", GroupTitle(row.group), ":\n");
-    out += Cat(OptionHelp(row));
+    out += OptionHelp(row);
     previous = &row;
   }
   return out;
 }
 
+void EmitValues(const OptionRow& row, const Options& options, YAML::Emitter& yaml) {
+  yaml << YAML::Key << std::string(row.name) << YAML::Value;
+  const std::vector<std::string> values = OptionValues(row, options);
+  if (!IsRepeated(row)) {
+    yaml << values.front();
+    return;
+  }
+  yaml << YAML::BeginSeq;
+  for (const std::string& value : values) yaml << value;
+  yaml << YAML::EndSeq;
+}
+
+void EmitLimits(const Options& options, YAML::Emitter& yaml) {
+  yaml << YAML::Key << std::string(kLimitsOption) << YAML::Value << YAML::BeginMap;
+  for (const OptionRow& row : OptionTable()) {
+    if (IsLimit(row)) EmitValues(row, options, yaml);
+  }
+  yaml << YAML::EndMap;
+}
+
+}  // namespace
+
+std::string HelpText() { return Help(/*all=*/false); }
+
+std::string HelpOfAll() { return Help(/*all=*/true); }
+
 std::string ConfigText(const Options& options) {
   YAML::Emitter yaml;
   yaml << YAML::BeginMap;
   for (const OptionRow& row : OptionTable()) {
-    if (!MayStandInFile(row.places)) continue;
-    yaml << YAML::Key << std::string(row.name) << YAML::Value;
-    const std::vector<std::string> values = OptionValues(row, options);
-    if (IsRepeated(row)) {
-      yaml << YAML::BeginSeq;
-      for (const std::string& value : values) yaml << value;
-      yaml << YAML::EndSeq;
-    } else {
-      yaml << values.front();
-    }
+    if (!MayStandInFile(row)) continue;
+    row.name == kLimitsOption ? EmitLimits(options, yaml) : EmitValues(row, options, yaml);
   }
   yaml << YAML::EndMap;
   return Cat(yaml.c_str(), "\n");

@@ -91,12 +91,13 @@ std::string Choice(const OptionRow& row, int index) { return std::string(Split(r
 }  // namespace
 
 bool IsSwitch(const OptionRow& row) {
-  return std::holds_alternative<bool Options::*>(row.field) || std::holds_alternative<std::monostate>(row.field);
+  return std::holds_alternative<bool Options::*>(row.field) || row.places == OptionPlaces::kNowhereElse;
 }
 
 bool IsRepeated(const OptionRow& row) { return std::holds_alternative<std::vector<std::string> Options::*>(row.field); }
 
 std::string_view ValueWord(const OptionRow& row) {
+  if (row.name == kLimitsOption) return "NAME=VALUE";
   if (Contains(row.allowed, "|")) return row.allowed;
   if (std::holds_alternative<absl::Duration Options::*>(row.field)) return "DURATION";
   if (std::holds_alternative<int64_t Options::*>(row.field)) return "N";

@@ -143,10 +143,10 @@ absl::Status CheckStore(const Options& o) {
 absl::Status CheckTimes(const Options& o) {
   const auto text = [](absl::Duration d) { return absl::FormatDuration(d); };
   if (o.min_ttl > o.LongestTtl()) {
-    return Clash("--min-ttl: ", text(o.min_ttl), " is more than --max-ttl, which is ", text(o.LongestTtl()));
+    return Clash("limit min-ttl: ", text(o.min_ttl), " is more than --max-ttl, which is ", text(o.LongestTtl()));
   }
   if (o.default_ttl < o.min_ttl || o.default_ttl > o.LongestTtl()) {
-    return Clash("--default-ttl: ", text(o.default_ttl), " is outside of --min-ttl..--max-ttl, which is ",
+    return Clash("--default-ttl: ", text(o.default_ttl), " is outside of limit min-ttl..--max-ttl, which is ",
                  text(o.min_ttl), "..", text(o.LongestTtl()));
   }
   if (o.validity >= o.default_ttl) {
@@ -167,8 +167,8 @@ void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
 
 void WarnOfStreams(const Options& o, std::vector<std::string>* warnings) {
   if (o.max_connection_streams > 0 && o.max_connection_streams <= o.max_sessions_per_peer) {
-    warnings->push_back(Cat("--max-connection-streams: ", o.max_connection_streams,
-                            " is not above --max-sessions-per-peer, which is ", o.max_sessions_per_peer,
+    warnings->push_back(Cat("limit max-connection-streams: ", o.max_connection_streams,
+                            " is not above limit max-sessions-per-peer, which is ", o.max_sessions_per_peer,
                             ": streams beyond it hang instead of being refused"));
   }
 }

@@ -150,9 +150,9 @@ struct Options {
 };
 
 struct Invocation {
-  enum class Action { kServe, kHelp, kVersion, kPrintConfig, kQuorumInit };
+  enum class Action { kServe, kHelp, kHelpAll, kVersion, kPrintConfig, kQuorumInit };
   Action action = Action::kServe;
-  Options options;                    // not filled for kHelp and kVersion
+  Options options;                    // not filled for kHelp, kHelpAll and kVersion
   std::vector<std::string> warnings;  // one line each, to be logged or printed
 };
 
@@ -167,8 +167,9 @@ int ExitCode(const absl::Status& status);
 std::vector<std::string> ProcessEnvironment();
 
 Options DefaultOptions();
-std::vector<std::string_view> OptionNames();  // in the order of --help
-std::string HelpText();
+std::vector<std::string_view> OptionNames();  // in the order of --help-all
+std::string HelpText();                       // the options that most brokers need
+std::string HelpOfAll();
 std::string ConfigText(const Options& options);  // YAML that --config reads; passwords masked
 
 }  // namespace distlock::ops

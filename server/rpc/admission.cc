@@ -32,7 +32,7 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         absl::StrCat("this broker serves at most ", limits_.max_sessions,
-                     " streams (--max-sessions); use one Session for many locks, or ask another broker"));
+                     " streams (limit max-sessions); use one Session for many locks, or ask another broker"));
   }
   Peer& counted = PeerOf(peer);
   const size_t count = watch ? counted.watches : static_cast<size_t>(counted.use->streams);
@@ -40,10 +40,10 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         watch ? absl::StrCat("peer ", PeerHost(peer), " has ", count,
-                             " streams that watch, the most it may (--max-sessions-per-peer); watch many locks with "
+                             " streams that watch, the most it may (limit max-sessions-per-peer); watch many locks with "
                              "one WatchLocks")
               : absl::StrCat("peer ", PeerHost(peer), " has ", count,
-                             " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
+                             " streams, the most it may (limit max-sessions-per-peer); use one Session for many locks"));
   }
   if (watch) ++counted.watches;
   if (!watch) ++counted.use->streams;
@@ -76,7 +76,7 @@ std::optional<v1::Refusal> Admission::AdmitPrefixWatch() {
     return contract::MakeRefusal(
         core::RefusalReason::kQuotaExceeded,
         absl::StrCat("this broker serves at most ", limits_.max_prefix_watches,
-                     " WatchLocks streams (--max-prefix-watches); watch single locks, or ask another broker"));
+                     " WatchLocks streams (limit max-prefix-watches); watch single locks, or ask another broker"));
   }
   ++prefix_watches_;
   return std::nullopt;
@@ -94,7 +94,7 @@ std::optional<v1::Refusal> Admission::AdmitCall(const std::string& peer, core::I
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         absl::StrCat("this broker lets at most ", limits_.max_waiting_calls,
-                     " Acquire calls wait (--max-waiting-calls); use a Session, or ask another broker"),
+                     " Acquire calls wait (limit max-waiting-calls); use a Session, or ask another broker"),
         kRetryWaiting);
   }
   if (peers_.size() >= sweep_at_) Sweep(now);
@@ -103,14 +103,14 @@ std::optional<v1::Refusal> Admission::AdmitCall(const std::string& peer, core::I
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         absl::StrCat("peer ", PeerHost(peer), " has ", counted.calls,
-                     " Acquire calls waiting, the most it may (--max-waiting-calls-per-peer); use a Session"),
+                     " Acquire calls waiting, the most it may (limit max-waiting-calls-per-peer); use a Session"),
         kRetryWaiting);
   }
   if (!counted.rate.Take(now)) {
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         absl::StrCat("more than ", limits_.requests_per_second, " Acquire calls per second of peer ", PeerHost(peer),
-                     " (--requests-per-second)"),
+                     " (limit requests-per-second)"),
         counted.rate.Wait());
   }
   ++counted.calls;

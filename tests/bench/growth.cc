@@ -20,7 +20,7 @@ constexpr auto kPatience = std::chrono::seconds(60);
 
 constexpr size_t kMostPerSession = 10'000;  // as a broker allows by default
 
-const std::vector<std::string> kNoLimits{"--max-leases-per-session", "1000000", "--max-waiters-per-lock", "1000000"};
+const std::vector<std::string> kNoLimits{"--limits", "max-leases-per-session=1000000,max-waiters-per-lock=1000000"};
 
 // A queue of constant length: one lock, and slots that want it.
 class LongQueue final : public Load {

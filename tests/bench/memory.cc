@@ -91,8 +91,9 @@ Sample SessionMemory(Lab& lab) {
   try {
     const size_t count = SessionsPossible(static_cast<size_t>(lab.size().sessions));
     const std::unique_ptr<Daemon> broker =
-        lab.FreshBroker("sessions", {"--max-sessions-per-peer", "1000000", "--max-connections", "1000000",
-                                     "--max-connections-per-peer", "1000000", "--new-connections-per-peer", "1000000"});
+        lab.FreshBroker("sessions", {"--limits",
+                                     "max-sessions-per-peer=1000000,max-connections=1000000,max-connections-per-peer="
+                                     "1000000,new-connections-per-peer=1000000"});
     const double resident = ResidentBytes(broker->pid());
     IdleSessions sessions(broker->target(), count);
     const double each = (ResidentBytes(broker->pid()) - resident) / static_cast<double>(count);

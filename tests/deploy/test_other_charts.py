@@ -19,7 +19,7 @@ SIDECAR_SETTINGS = {"broker": {
     "imagePullPolicy": "Always", "redisUrl": "rediss+sentinel://s1,s2,s3/locks?ca=/etc/distlock/redis-ca/ca.crt",
     "redisPasswordSecret": {"name": "store", "key": "password"},
     "sentinelPasswordSecret": {"name": "sentinels", "key": "password"}, "drainTimeoutSeconds": 0,
-    "env": {"DISTLOCK_MAX_SESSIONS": 1000000, "DISTLOCK_WAIT_FOR_STORE": False}, "extraArgs": ["--validity=2s"],
+    "env": {"MALLOC_TRIM_THRESHOLD_": 1000000, "DISTLOCK_WAIT_FOR_STORE": False}, "extraArgs": ["--validity=2s"],
     "extraEnv": [{"name": "DISTLOCK_KEY_PREFIX", "valueFrom": {"configMapKeyRef": {"name": "locks", "key": "prefix"}}}],
     "extraVolumes": [{"name": "redis-ca", "secret": {"secretName": "redis-ca", "defaultMode": 0o440}}],
     "extraVolumeMounts": [{"name": "redis-ca", "mountPath": "/etc/distlock/redis-ca", "readOnly": True}]}}
@@ -75,7 +75,7 @@ def test_what_the_user_names_takes_the_place_of_what_the_chart_names():
     (_, metadata, spec), *_ = pods(made)
     container, = spec["containers"]
     env = {e["name"]: e.get("value", e.get("valueFrom")) for e in container["env"]}
-    assert env["DISTLOCK_MAX_SESSIONS"] == "1000000" and env["DISTLOCK_RENEW_FRACTION"] == "0.25"
+    assert env["MALLOC_TRIM_THRESHOLD_"] == "1000000" and env["OTEL_TRACES_SAMPLER_ARG"] == "0.25"
     assert env["DISTLOCK_KEY_PREFIX"] == {"configMapKeyRef": {"name": "locks", "key": "prefix"}}
     names = [e["name"] for e in container["env"]]
     assert names.index("POD_IP") < names.index("DISTLOCK_LISTEN")  # a variable sees those before it
@@ -91,7 +91,7 @@ def test_the_sidecar_knows_what_the_broker_knows(sidecar):
     env = {e["name"]: e.get("value", e.get("valueFrom")) for e in broker["env"]}
     assert broker["imagePullPolicy"] == "Always" and broker["args"] == ["--validity=2s"]
     assert env["DISTLOCK_SENTINEL_PASSWORD_FILE"] == "/etc/distlock/sentinel/password"
-    assert env["DISTLOCK_MAX_SESSIONS"] == "1000000" and env["DISTLOCK_WAIT_FOR_STORE"] == "false"
+    assert env["MALLOC_TRIM_THRESHOLD_"] == "1000000" and env["DISTLOCK_WAIT_FOR_STORE"] == "false"
     assert env["DISTLOCK_DRAIN_TIMEOUT"] == "0s" and "configMapKeyRef" in env["DISTLOCK_KEY_PREFIX"]
     volumes = {v["name"] for v in spec["volumes"]}
     assert volumes >= {m["name"] for m in broker["volumeMounts"]} >= {"redis-ca", "distlock-sentinel"}

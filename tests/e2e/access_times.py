@@ -114,7 +114,7 @@ def rotation(rounds, sessions):
         (world.folder / "tls").mkdir()
         files = make_certificates(world.folder / "tls")
         # So many newcomers of one address would wait for their handshakes.
-        daemon, address = start(world, files, "--handshakes-per-second", "2000")
+        daemon, address = start(world, files, "--limits", "handshakes-per-second=2000")
         honest = Honest(address, sessions, args=("--ca", files / "ca.pem", "--cert", files / "client.pem",
                                                  "--key", files / "client.key"))
         newcomers = Newcomers(address, files)

@@ -164,7 +164,7 @@ def main(argv):
     with tempfile.TemporaryDirectory(prefix="dlfail") as folder, World(pathlib.Path(folder)) as world:
         servers = SentinelSet(world)
         broker = world.distlockd(servers.url, "--failover-hold-off", "0", "--max-ttl", "60s",
-                                 "--max-leases-per-session", "100000")
+                                 "--limits", "max-leases-per-session=100000")
         watch = SwitchWatch(servers.sentinels)
         if options.leases:
             with broker.client() as client:

@@ -76,14 +76,14 @@ def test_wrong_options_of_the_socket(world, query, said):
 
 
 def test_a_connection_too_many_is_closed_at_once_and_others_live(world):
-    daemon = world.distlockd(world.redis().url, "--max-connections-per-peer", "20")
+    daemon = world.distlockd(world.redis().url, "--limits", "max-connections-per-peer=20")
     client = world.client(daemon.url)
     session = client.session()
     session.wait_for(session.acquire(client.spec("k")), "granted")
     socks = [connect(path_of(daemon)) for _ in range(40)]
     eventually(lambda: sum(map(is_closed, socks)) >= 21, "the refusals")
     assert daemon.metric("distlock_connections_refused_total", cause="peer_connections") >= 21
-    assert "limit=--max-connections-per-peer" in daemon.log()
+    assert "limit=max-connections-per-peer" in daemon.log()
     for sock in socks:
         sock.close()
     eventually(lambda: daemon.metric("distlock_connections") <= 2, "the end of the others")
@@ -123,7 +123,7 @@ def test_a_low_limit_of_files_lowers_the_connections(world):
     daemon = Distlockd(world.folder, world.redis().url)
     daemon.argv = ["prlimit", "--nofile=200:200", "--", *daemon.argv]
     world._add(daemon).start()
-    assert "fewer connections than --max-connections" in daemon.log()
+    assert "fewer connections than limit max-connections" in daemon.log()
     socks = [connect(path_of(daemon)) for _ in range(300)]
     eventually(lambda: sum(map(is_closed, socks)) >= 200, "the refusals")
     assert daemon.metric("distlock_connections_refused_total", cause="descriptors") == 0
@@ -145,7 +145,7 @@ def test_where_strangers_get_in_and_frames_are_not_bounded_it_says_what_to_do(wo
 
 
 def test_rapid_churn_leaves_nothing(world):
-    daemon = world.distlockd(world.redis().url, "--new-connections-per-peer", "100000")
+    daemon = world.distlockd(world.redis().url, "--limits", "new-connections-per-peer=100000")
     client = world.client(daemon.url)
     client.acquire(client.spec("k"))
     before = descriptors(daemon)

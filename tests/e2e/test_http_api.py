@@ -175,7 +175,7 @@ def test_a_watch_of_a_prefix_and_its_end(world):
 
 
 def test_a_watch_that_is_refused_is_no_stream(world):
-    _, curl = face(world, "--max-prefix-watches", "0")
+    _, curl = face(world, "--limits", "max-prefix-watches=0")
     refused = curl("/v1/watch?keyPrefix=jobs/")
     assert (refused.status, refused.reason) == (429, "QUOTA_EXCEEDED")
 

@@ -103,7 +103,7 @@ def permission_denied(world):
 
 
 def quota_exceeded(world):
-    _, curl = face(world, "--requests-per-second", "1")
+    _, curl = face(world, "--limits", "requests-per-second=1")
     answers = (curl.acquire("k") for _ in range(50))
     return next(answer for answer in answers if answer.status != 409 and answer.status != 200)
 
@@ -248,7 +248,7 @@ def test_pages_elsewhere_get_nothing(world):
 
 
 def test_connections_beyond_the_share_of_one_caller_are_told_so(world):
-    daemon, curl = face(world, "--http-api-connections", "6")
+    daemon, curl = face(world, "--limits", "http-api-connections=6")
     curl.acquire("k", ttl="600s")
     with daemon.client() as client:
         waiting = []

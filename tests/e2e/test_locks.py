@@ -297,7 +297,7 @@ def test_whether_a_token_is_the_newest_is_the_same_at_every_broker(world):
 
 
 def test_a_session_is_told_its_limits(world):
-    daemon = world.distlockd(world.redis().url, "--max-message-bytes", "131072", "--max-leases-per-session", "3")
+    daemon = world.distlockd(world.redis().url, "--limits", "max-message-bytes=131072,max-leases-per-session=3")
     client = world.client(daemon.url)
     session = client.session()
     assert (session.opened.max_message_bytes, session.opened.max_leases) == (131072, 3)

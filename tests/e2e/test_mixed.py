@@ -48,7 +48,7 @@ class MixedStage(Stage):
 
     def _broker_args(self):
         # Long leases are renewed as often as those of a few seconds are by default, so some in each mixture.
-        return "--renew-fraction", "0.1"
+        return "--limits", "renew-fraction=0.1"
 
     def _broker(self, url, name):
         broker = super()._broker(url, name)

@@ -12,7 +12,7 @@ from harness import eventually
 from promises import claimed, row, rows
 
 V = 1.0
-FAST = ("--validity", "1s", "--keepalive-time", "1s", "--keepalive-timeout", "500ms", "--min-ping-interval", "100ms")
+FAST = ("--validity", "1s", "--limits", "keepalive-time=1s,keepalive-timeout=500ms,min-ping-interval=100ms")
 KEEPALIVE_S = 1 + 0.5 + 1  # a silent connection is pinged at most a keepalive-time after its last message
 TTL = 20  # so long that no test can pass by its expiry
 

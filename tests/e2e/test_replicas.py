@@ -68,7 +68,7 @@ def test_a_lock_passes_between_brokers_and_the_next_holder_is_confirmed(world, p
 def test_while_the_replica_is_away_nothing_is_granted_and_leases_are_at_risk(world, pair):
     primary, replica = pair
     # Renewals come often, so that the lease is soon at risk and has most of its ttl left then.
-    broker = world.distlockd(primary.url, *PATIENTLY, "--renew-fraction", "0.1", "--store-timeout", "1s",
+    broker = world.distlockd(primary.url, *PATIENTLY, "--limits", "renew-fraction=0.1", "--store-timeout", "1s",
                              "--wait-for-store")
     with broker.client() as client:
         holder = Holder(client, "session", ttl=LONG_TTL_S).granted()

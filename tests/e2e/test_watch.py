@@ -172,7 +172,7 @@ def test_many_locks_are_listed_in_several_messages(world):
 
 def test_too_many_locks_end_it(world):
     redis = world.redis()
-    daemon = world.distlockd(redis.url, "--max-watched-locks=2")
+    daemon = world.distlockd(redis.url, "--limits=max-watched-locks=2")
     client = world.client(daemon.url)
     for key in ("a", "b", "c"):
         client.acquire(client.spec(key))

@@ -89,7 +89,7 @@ TEST(OptionSources, NothingSetGivesTheDefaults) {
 
 TEST(OptionSources, FlagsInBothSpellings) {
   const Options o = Parsed({"--validity", "2s", "--shards=4", "--http=", "--log-format", "json", "--wait-for-store",
-                            "--renew-fraction=0.25", "--reflection=off"});
+                            "--limits=renew-fraction=0.25", "--reflection=off"});
   EXPECT_EQ(o.validity, absl::Seconds(2));
   EXPECT_EQ(o.shards, 4);
   EXPECT_EQ(o.http, "");
@@ -111,9 +111,10 @@ TEST(OptionSources, TheLastOfTwoFlagsCountsAndListsGrow) {
 }
 
 TEST(OptionSources, VariablesAreNamedAfterTheFlags) {
-  const Options o = Parsed({}, {"DISTLOCK_MAX_SESSIONS_PER_PEER=7", "DISTLOCK_WAIT_FOR_STORE=true", "PATH=/bin",
-                                "DISTLOCK_LISTEN=unix:///a/b,[::1]:7420"});
+  const Options o = Parsed({}, {"DISTLOCK_LIMITS=max-sessions-per-peer=7,max-wait=1h", "DISTLOCK_WAIT_FOR_STORE=true",
+                                "PATH=/bin", "DISTLOCK_LISTEN=unix:///a/b,[::1]:7420"});
   EXPECT_EQ(o.max_sessions_per_peer, 7);
+  EXPECT_EQ(o.max_wait, absl::Hours(1));
   EXPECT_TRUE(o.wait_for_store);
   EXPECT_THAT(o.listen, ElementsAre("unix:///a/b", "[::1]:7420"));
 }
@@ -162,16 +163,24 @@ TEST(OptionSources, WrongFlagsExit64AndNameThemselves) {
   EXPECT_EQ(message({"--shards="}), "--shards: \"\" is not a whole number: allowed is 1..64");
   EXPECT_EQ(message({"--shards=99999999999999999999"}),
             "--shards: \"99999999999999999999\" is not a whole number: allowed is 1..64");
-  EXPECT_EQ(message({"--renew-fraction=nan"}), "--renew-fraction: \"nan\" is not a number: allowed is 0.1..0.5");
+  EXPECT_EQ(message({"--limits=renew-fraction=nan"}),
+            "--limits: renew-fraction: \"nan\" is not a number: allowed is 0.1..0.5");
+  EXPECT_EQ(message({"--limits=max-sessions"}), "--limits: max-sessions needs a value: write max-sessions=VALUE");
+  EXPECT_EQ(message({"--limits=max-session=1"}),
+            "--limits: max-session is no limit; did you mean the limit max-sessions?");
+  EXPECT_EQ(message({"--limits=shards=1"}), "--limits: shards is no limit");
+  EXPECT_EQ(message({"--max-sessions=5"}), "--max-sessions: is a limit: write --limits max-sessions=VALUE");
+  EXPECT_EQ(message({"--max-session=5"}), "--max-session: unknown option; did you mean the limit max-sessions?");
+  EXPECT_EQ(message({"--limits"}), "--limits needs a value");
   EXPECT_EQ(message({"--log-level=loud"}), "--log-level: \"loud\" is unknown: allowed is debug|info|warn|error");
   EXPECT_EQ(message({"--wait-for-store=maybe"}), "--wait-for-store: \"maybe\" is neither true nor false");
   EXPECT_EQ(message({"--validty=3s"}), "--validty: unknown option; did you mean --validity?");
-  EXPECT_EQ(message({"--frobnicate"}), "--frobnicate: unknown option; distlockd --help lists all");
+  EXPECT_EQ(message({"--frobnicate"}), "--frobnicate: unknown option; distlockd --help-all lists all");
   EXPECT_EQ(message({"--shards"}), "--shards needs a value: allowed is 1..64");
   EXPECT_EQ(message({"--redis", "--wait-for-store"}), "--redis needs a value");
   EXPECT_EQ(message({"--redis-password=x"}), "--redis-password: unknown option; did you mean --redis-password-file?");
   EXPECT_EQ(message({"--help=yes"}), "--help takes no value");
-  EXPECT_EQ(message({"--a\nb"}), "--\"a\\nb\": unknown option; distlockd --help lists all");
+  EXPECT_EQ(message({"--a\nb"}), "--\"a\\nb\": unknown option; distlockd --help-all lists all");
   EXPECT_THAT(message({"serve"}), HasSubstr("\"serve\" is not an option"));
   EXPECT_THAT(message({"--"}), HasSubstr("\"--\" is not an option"));
   EXPECT_THAT(message({""}), HasSubstr("\"\" is not an option"));
@@ -213,6 +222,31 @@ TEST(OptionSources, WrongVariablesExit78) {
   const Failure failure = Failed({}, {"DISTLOCK_SHARDS=many"});
   EXPECT_EQ(failure.message, "DISTLOCK_SHARDS: \"many\" is not a whole number: allowed is 1..64");
   EXPECT_EQ(failure.exit_code, 78);
+  EXPECT_EQ(Failed({}, {"DISTLOCK_LIMITS=max-wait=1h,many=1"}).exit_code, 78);
+  EXPECT_EQ(Failed({}, {"DISTLOCK_LIMITS=max-wait=0s"}).message,
+            "DISTLOCK_LIMITS: max-wait: \"0s\" is out of range: allowed is 1s..720h");
+}
+
+TEST(OptionSources, AVariableOfALimitIsIgnoredWithAWarning) {
+  const absl::StatusOr<Invocation> invocation = ParseOptions({}, {"DISTLOCK_MAX_SESSIONS=5"});
+  ASSERT_TRUE(invocation.ok());
+  EXPECT_THAT(invocation->warnings, ElementsAre(HasSubstr("write max-sessions=VALUE into DISTLOCK_LIMITS")));
+}
+
+TEST(OptionSources, LimitsAreAMapOfTheFileAndEachIsOverriddenAlone) {
+  const std::string file = "limits:\n  max-wait: 1h\n  max-sessions: 5\nshards: 2\n";
+  EXPECT_EQ(FromFile(file).max_wait, absl::Hours(1));
+  const Options o =
+      FromFile(file, {"--limits=max-sessions=6", "--limits", "max-sessions=7"}, {"DISTLOCK_LIMITS=max-wait=2h"});
+  EXPECT_EQ(o.max_wait, absl::Hours(2));
+  EXPECT_EQ(o.max_sessions, 7);
+  EXPECT_EQ(o.shards, 2);
+  const auto message = [](const std::string& yaml) { return FileFailed(yaml).message; };
+  EXPECT_THAT(message("limits: 5\n"), HasSubstr("must be a map from the names of limits to values"));
+  EXPECT_THAT(message("limits:\n  shards: 5\n"), HasSubstr(":2: shards: is no limit: write it beside limits"));
+  EXPECT_THAT(message("max-wait: 1h\n"), HasSubstr(":1: max-wait: is a limit: write it into the map limits"));
+  EXPECT_THAT(message("limits:\n  max-wait: 1h\n  max-wait: 2h\n"), HasSubstr(":3: max-wait: is set twice"));
+  EXPECT_THAT(message("limits:\n  max-wiat: 1h\n"), HasSubstr("is an unknown limit; did you mean"));
 }
 
 TEST(OptionSources, WrongFilesExit78AndNameTheLine) {

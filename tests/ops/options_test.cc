@@ -40,7 +40,7 @@ TEST(OptionTable, RowsAreNamedOnceExplainedAndHoldTheirOwnDefault) {
     EXPECT_FALSE(row.help.empty()) << row.name;
     Options options;
     EXPECT_TRUE(SetOption(row, {std::string(row.fallback)}, &options).ok()) << row.name;
-    if (row.name == "help" || row.name == "version" || row.name == "print-config") continue;
+    if (row.places == OptionPlaces::kNowhereElse || row.name == kLimitsOption) continue;
     EXPECT_EQ(OptionValues(row, options), OptionValues(row, DefaultOptions())) << row.name;
   }
 }
@@ -64,24 +64,43 @@ TEST(OptionTable, EveryChoiceSurvivesTheRoundTrip) {
 }
 
 TEST(OptionText, HelpListsEveryOptionWithItsVariableRangeAndDefault) {
-  const std::string help = HelpText();
+  const std::string help = HelpOfAll();
   for (const std::string_view name : OptionNames()) {
     const OptionRow& row = *FindOption(name);
-    EXPECT_THAT(help, HasSubstr("  --" + std::string(name)));
-    const bool has_variable = HasVariable(row.places);
+    EXPECT_THAT(help, HasSubstr((IsLimit(row) ? "\n    " : "\n  --") + std::string(name)));
+    const bool has_variable = HasVariable(row);
     EXPECT_EQ(help.find(" " + VariableName(name) + "\n") != help.npos, has_variable) << name;
     EXPECT_THAT(help, HasSubstr(std::string(row.allowed)));
   }
-  EXPECT_THAT(help, HasSubstr("DISTLOCK_MAX_SESSIONS_PER_PEER"));
+  EXPECT_THAT(help, HasSubstr("--limits NAME=VALUE"));
   EXPECT_THAT(help, HasSubstr("[default 127.0.0.1:9420]"));
   std::string line;
   for (std::stringstream lines(help); std::getline(lines, line);) EXPECT_LE(line.size(), 110u) << line;
 }
 
+TEST(OptionText, HelpShowsWhatMostBrokersNeedAndNamesTheRest) {
+  const std::string help = HelpText();
+  size_t shown = 0;
+  for (const OptionRow& row : OptionTable()) {
+    const bool is_shown = help.find("\n  --" + std::string(row.name) + "\n") != help.npos ||
+                          help.find("\n  --" + std::string(row.name) + " ") != help.npos;
+    EXPECT_EQ(is_shown, IsBasic(row)) << row.name;
+    shown += is_shown && row.places != OptionPlaces::kNowhereElse;
+  }
+  EXPECT_EQ(shown, 25);
+  EXPECT_THAT(help, HasSubstr("--help-all"));
+}
+
 TEST(OptionText, PrintedConfigurationIsReadBackUnchanged) {
-  const Strings args = {
-      "--listen=unix:///a/b", "--listen=127.0.0.1:0",  "--validity=1500ms", "--http=",          "--reflection=on",
-      "--insecure-listen",    "--renew-fraction=0.25", "--key-prefix=true", "--log-format=json"};
+  const Strings args = {"--listen=unix:///a/b",
+                        "--listen=127.0.0.1:0",
+                        "--validity=1500ms",
+                        "--http=",
+                        "--reflection=on",
+                        "--insecure-listen",
+                        "--limits=renew-fraction=0.25",
+                        "--key-prefix=true",
+                        "--log-format=json"};
   const absl::StatusOr<Invocation> first = ParseOptions(args, {});
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string text = ConfigText(first->options);
@@ -152,8 +171,9 @@ TEST(OptionChecks, OperatorsAreServedWhereThePageSays) {
 
 TEST(OptionChecks, OptionsMustFitTogether) {
   EXPECT_EQ(Problem({"--validity=20s"}), "--validity: 20s must be less than --default-ttl, which is 15s");
-  EXPECT_EQ(Problem({"--default-ttl=2h"}), "--default-ttl: 2h is outside of --min-ttl..--max-ttl, which is 1s..1h");
-  EXPECT_EQ(Problem({"--min-ttl=1m", "--max-ttl=30s"}), "--min-ttl: 1m is more than --max-ttl, which is 30s");
+  EXPECT_EQ(Problem({"--default-ttl=2h"}), "--default-ttl: 2h is outside of limit min-ttl..--max-ttl, which is 1s..1h");
+  EXPECT_EQ(Problem({"--limits=min-ttl=1m", "--max-ttl=30s"}),
+            "limit min-ttl: 1m is more than --max-ttl, which is 30s");
   EXPECT_THAT(Problem({"--redis-password-file=/x"}), HasSubstr("needs --redis"));
   EXPECT_THAT(Problem({"--redis-user=x"}), HasSubstr("needs --redis"));
   EXPECT_THAT(Problem({"--redis=redis://x", "--embedded-dir=/x"}), HasSubstr("no effect with --redis"));
@@ -174,11 +194,11 @@ TEST(OptionChecks, TheLongestTtlAtOneAddressDependsOnWhatTheServerIs) {
 
 TEST(OptionChecks, StreamsOfAConnectionStayAboveSessionsOfAPeer) {
   EXPECT_EQ(DefaultOptions().ConnectionStreams(), 2000);
-  const absl::StatusOr<Invocation> few = ParseOptions({"--max-connection-streams=1000"}, {});
+  const absl::StatusOr<Invocation> few = ParseOptions({"--limits=max-connection-streams=1000"}, {});
   ASSERT_TRUE(few.ok());
   EXPECT_EQ(few->options.ConnectionStreams(), 1000);
   EXPECT_THAT(few->warnings, ElementsAre(HasSubstr("hang instead of being refused")));
-  EXPECT_THAT(ParseOptions({"--max-connection-streams=1001"}, {})->warnings, IsEmpty());
+  EXPECT_THAT(ParseOptions({"--limits=max-connection-streams=1001"}, {})->warnings, IsEmpty());
 }
 
 TEST(OptionChecks, TlsFilesGoTogether) {

@@ -93,7 +93,7 @@ TEST(AdmissionTest, PrefixWatchesAreCounted) {
   const auto refusal = admission.AdmitPrefixWatch();
   ASSERT_TRUE(refusal);
   EXPECT_EQ(refusal->reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
-  EXPECT_NE(refusal->message().find("--max-prefix-watches"), std::string::npos);
+  EXPECT_NE(refusal->message().find("limit max-prefix-watches"), std::string::npos);
   admission.LeavePrefixWatch();
   EXPECT_FALSE(admission.AdmitPrefixWatch());
 }

@@ -197,7 +197,7 @@ std::optional<v1::Refusal> SessionCall::RoomFor(size_t more) const {
   return contract::MakeRefusal(
       RefusalReason::kQuotaExceeded,
       absl::StrCat("this session has ", book_.acquires(), " leases and waiters and may have ", most,
-                   " (--max-leases-per-session); release some, or open another session"));
+                   " (limit max-leases-per-session); release some, or open another session"));
 }
 
 size_t SessionCall::Uncounted() const { return book_.waiting() - static_cast<size_t>(counted_waiters_); }

@@ -60,7 +60,7 @@ std::optional<v1::Refusal> SessionCall::RateOrDrainRefusal() {
   if (!rate_.Take(shard::BootNow())) {
     return contract::MakeRefusal(RefusalReason::kQuotaExceeded,
                                  absl::StrCat("more than ", frontend_.limits.requests_per_second,
-                                              " requests per second in this session (--requests-per-second)"),
+                                              " requests per second in this session (limit requests-per-second)"),
                                  rate_.Wait());
   }
   if (account_ != nullptr) {

@@ -108,7 +108,7 @@ void WatchLocksCall::Found(const store::LockPage& page) {
                       core::RefusalReason::kQuotaExceeded,
                       absl::StrCat("more than ", frontend_.limits.max_watched_locks,
                                    " locks under this prefix are taken, or have changed since the client last read "
-                                   "(--max-watched-locks); watch longer prefixes, one stream each")),
+                                   "(limit max-watched-locks); watch longer prefixes, one stream each")),
                   StreamClose::kQuota);
     }
     if (!shards_.TryPost(shards_.ShardOf(view.name), core::WatchLock{.session = watch, .request = 1, .name = view.name},

@@ -106,7 +106,7 @@ TEST(Bounds, WaitingCallsOfAPeerAreLimited) {
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Details(refused).reason, "QUOTA_EXCEEDED");
   EXPECT_GT(Details(refused).retry.retry_delay().seconds(), 0);
-  EXPECT_THAT(refused.error_message(), HasSubstr("--max-waiting-calls-per-peer"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("limit max-waiting-calls-per-peer"));
   broker.Release(first.lease_id());
   for (std::thread& waiter : waiters) waiter.join();
   // The calls stop counting when gRPC is done with them, a little after they are answered.
@@ -131,7 +131,7 @@ TEST(Bounds, AcquiresOfAPeerAreRateLimited) {
     ++refused;
     EXPECT_EQ(Details(status).reason, "QUOTA_EXCEEDED");
     EXPECT_TRUE(Details(status).retry.has_retry_delay());
-    EXPECT_THAT(status.error_message(), HasSubstr("--requests-per-second"));
+    EXPECT_THAT(status.error_message(), HasSubstr("limit requests-per-second"));
   }
   EXPECT_GT(refused, 0);
 }

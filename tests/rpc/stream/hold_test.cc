@@ -165,7 +165,7 @@ TEST(Hold, StreamsArePerPeerLimited) {
     const grpc::Status status = three.Finish();
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
     EXPECT_EQ(Details(status).reason, "QUOTA_EXCEEDED");
-    EXPECT_THAT(status.error_message(), testing::HasSubstr("--max-sessions-per-peer"));
+    EXPECT_THAT(status.error_message(), testing::HasSubstr("limit max-sessions-per-peer"));
   }
   one.Cancel();
   one.NextOf(v1::HoldResponse::EVENT_NOT_SET);

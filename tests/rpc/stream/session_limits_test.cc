@@ -44,7 +44,7 @@ TEST(SessionLimits, Leases) {
     by_id[event.id()] = event;
   }
   EXPECT_EQ(by_id[4].refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
-  EXPECT_THAT(by_id[4].refused().message(), HasSubstr("--max-leases-per-session"));
+  EXPECT_THAT(by_id[4].refused().message(), HasSubstr("limit max-leases-per-session"));
 }
 
 TEST(SessionLimits, Requests) {

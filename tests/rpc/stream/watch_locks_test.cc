@@ -146,7 +146,7 @@ TEST(WatchLocks, MoreThanItMayWatchEndsItAndSaysWhatToDo) {
   const grpc::Status status = watch.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Details(status).reason, "QUOTA_EXCEEDED");
-  EXPECT_THAT(status.error_message(), testing::HasSubstr("--max-watched-locks"));
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("limit max-watched-locks"));
   EXPECT_TRUE(AwaitWatchedLocks(broker, 0));
 }
 
@@ -172,7 +172,7 @@ TEST(WatchLocks, CountsAsAStreamAndAsAPrefixWatch) {
   WatchingMany two(broker);
   const grpc::Status refused = two.Finish();
   EXPECT_EQ(Details(refused).reason, "QUOTA_EXCEEDED");
-  EXPECT_THAT(refused.error_message(), testing::HasSubstr("--max-prefix-watches"));
+  EXPECT_THAT(refused.error_message(), testing::HasSubstr("limit max-prefix-watches"));
   v1::ListSessionsResponse sessions;
   grpc::ClientContext context;
   ASSERT_TRUE(broker.admin().ListSessions(&context, {}, &sessions).ok());
