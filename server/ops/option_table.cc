@@ -189,8 +189,7 @@ constexpr OptionRow kTable[] = {
      nullptr, true},
     {"redis-user", kStore, &O::redis_user, "", "",
      "the store's ACL user, which needs a password; empty: the store's default user"},
-    {"redis-password-file", "failover-hold-off", kStore, &O::redis_password_file, "", "",
-     "file whose content is the store's password"},
+    {"redis-password-file", kStore, &O::redis_password_file, "", "", "file whose content is the store's password"},
     {"sentinel-user", kStore, &O::sentinel_user, "", "",
      "the sentinels' ACL user, which needs a password; empty: their default user"},
     {"sentinel-password-file", kStore, &O::sentinel_password_file, "", "",
@@ -320,9 +319,10 @@ constexpr std::string_view kBasic[] = {"config",        "print-config",
                                        "jwt-keys",      "jwt-issuer",
                                        "jwt-audience",  "redis",
                                        "redis-user",    "redis-password-file",
-                                       "key-prefix",    "validity",
-                                       "default-ttl",   "max-ttl",
-                                       "log-level",     "log-format"};
+                                       "key-prefix",    "failover-hold-off",
+                                       "validity",      "default-ttl",
+                                       "max-ttl",       "log-level",
+                                       "log-format"};
 
 }  // namespace
 
