@@ -4,6 +4,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -177,6 +179,12 @@ def test_the_schema_describes_exactly_the_values():
     assert schema["additionalProperties"] is False
     assert list(described(schema)) == []
     assert set(paths(values, schema)) == set(schema_paths(schema)) - {"enabled", "tags", "global"}  # of a parent chart
+
+
+def test_the_reference_of_values_is_what_the_schema_makes():
+    made = subprocess.run([sys.executable, REPOSITORY / "helm/values_reference.py"], capture_output=True, text=True,
+                          check=True).stdout
+    assert made == (CHART / "VALUES.md").read_text(encoding="utf-8"), "its head says how to make it anew"
 
 
 def test_flags_and_variables_of_the_chart_are_options_of_the_daemon():

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 import yaml
 
+import pod_security
 from charts import CHART, HERE, SIDECAR, VALUES, helm, objects, pods, render, sidecar_app, tool
 
 MERGED = HERE / "values/merged.yaml"
@@ -75,7 +76,7 @@ def test_what_the_user_names_takes_the_place_of_what_the_chart_names():
     (_, metadata, spec), *_ = pods(made)
     container, = spec["containers"]
     env = {e["name"]: e.get("value", e.get("valueFrom")) for e in container["env"]}
-    assert env["MALLOC_TRIM_THRESHOLD_"] == "1000000" and env["OTEL_TRACES_SAMPLER_ARG"] == "0.25"
+    assert env["DISTLOCK_HTTP"] == "[::]:9420" and len(env) == len(container["env"])
     assert env["DISTLOCK_KEY_PREFIX"] == {"configMapKeyRef": {"name": "locks", "key": "prefix"}}
     names = [e["name"] for e in container["env"]]
     assert names.index("POD_IP") < names.index("DISTLOCK_LISTEN")  # a variable sees those before it
@@ -83,6 +84,58 @@ def test_what_the_user_names_takes_the_place_of_what_the_chart_names():
     assert metadata["labels"]["app.kubernetes.io/version"] == "ours"
     assert {v["name"]: set(v) - {"name"} for v in spec["volumes"]}["redis-password"] == {"csi"}
     assert [m["subPath"] for m in container["volumeMounts"] if m["mountPath"] == "/etc/distlock/redis"] == ["store"]
+
+
+def test_the_file_of_options_is_what_config_says():
+    made = objects(render(MERGED))
+    file, = [found["data"]["distlockd.yaml"] for found in made if found["metadata"]["name"] == "locks-distlock-config"]
+    assert yaml.safe_load(file) == yaml.safe_load(MERGED.read_text(encoding="utf-8"))["config"]
+    (_, metadata, spec), *_ = pods(made)
+    container, = spec["containers"]
+    mount, = [m for m in container["volumeMounts"] if m["name"] == "config"]
+    assert f"--config={mount['mountPath']}/distlockd.yaml" in container["args"]
+    assert "checksum/config" in metadata["annotations"]  # other options need another start
+    assert "subPath" not in mount
+
+
+def test_a_policy_that_changes_starts_no_pod_anew(tmp_path):
+    def pod(rules):
+        settings = yaml.safe_load((HERE / "values/tls.yaml").read_text(encoding="utf-8"))
+        settings["policy"]["rules"] = rules
+        (tmp_path / "values.json").write_text(json.dumps(settings), encoding="utf-8")
+        (_, metadata, spec), = pods(objects(render(tmp_path / "values.json")))
+        render.cache_clear()
+        return metadata, spec
+    assert pod("version: 1") == pod("version: 1\nrules: []")
+
+
+def test_the_component_of_kustomize_adds_what_the_sidecar_chart_adds(sidecar, tmp_path):
+    component = pathlib.Path(CHART).parents[1] / "deploy/kustomize/sidecar"
+    shutil.copytree(component, tmp_path / "sidecar")
+    app = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
+        "name": "app", "labels": {"distlock.dev/sidecar": "true"}}, "spec": {
+            "selector": {"matchLabels": {"app": "app"}}, "template": {"metadata": {"labels": {"app": "app"}}, "spec": {
+                "containers": [{"name": "app", "image": "app"}]}}}}
+    other = {**app, "metadata": {"name": "other"}}
+    (tmp_path / "apps.yaml").write_text(yaml.safe_dump_all([app, other]), encoding="utf-8")
+    (tmp_path / "kustomization.yaml").write_text(json.dumps({
+        "resources": ["apps.yaml"], "components": ["sidecar"],
+        "images": [{"name": "distlock", "newName": "registry.example/distlock", "newTag": "0.1.0"}]}), encoding="utf-8")
+    done = subprocess.run([tool("kustomize"), "build", tmp_path], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    made = {found["metadata"]["name"]: found["spec"]["template"]["spec"] for found in objects(done.stdout)}
+    assert "initContainers" not in made["other"]
+    broker, = made["app"]["initContainers"]
+    assert broker["image"] == "registry.example/distlock:0.1.0"
+    (_, _, of_chart), = pods(objects((HERE / "golden/sidecar.yaml").read_text(encoding="utf-8")))
+    theirs, = of_chart["initContainers"]
+    for field in set(theirs) - {"env", "image"}:
+        assert broker[field] == theirs[field], field
+    assert {v["name"] for v in made["app"]["volumes"]} == {v["name"] for v in of_chart["volumes"]}
+    assert list(pod_security.restricted({**made["app"], "containers": of_chart["containers"]})) == []
+    for field in ("enableServiceLinks", "terminationGracePeriodSeconds"):
+        assert made["app"][field] == of_chart[field], field
 
 
 def test_the_sidecar_knows_what_the_broker_knows(sidecar):

@@ -19,12 +19,23 @@
 {{- fail (printf "podLabels: the chart finds its pods by %s: leave it out; nameOverride and fullnameOverride change names" .) -}}
 {{- end -}}
 {{- end -}}
-{{- $named := keys .Values.env -}}
 {{- range .Values.extraEnv -}}
-{{- $named = append $named .name -}}
-{{- end -}}
-{{- if has "DISTLOCK_DRAIN_TIMEOUT" $named -}}
+{{- if eq .name "DISTLOCK_DRAIN_TIMEOUT" -}}
 {{- fail "DISTLOCK_DRAIN_TIMEOUT: set drainTimeoutSeconds, which gives the pod its time to end, too" -}}
+{{- end -}}
+{{- end -}}
+{{- range $option := list "listen" "http" "redis" "wait-for-store" "drain-timeout" "insecure-listen" "policy" "token-file" "allow-all" "tls-cert" "tls-key" "tls-client-ca" "jwt-keys" "jwt-issuer" "jwt-audience" -}}
+{{- if hasKey $.Values.config $option -}}
+{{- fail (printf "config.%s: a value of the chart sets that option; helm show values names it" $option) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.auth.kubernetes -}}
+{{- if and .enabled (not .keysConfigMap.name) -}}
+{{- fail "auth.kubernetes.enabled needs auth.kubernetes.keysConfigMap.name, a ConfigMap with the cluster's keys: kubectl get --raw /openid/v1/jwks >jwks.json; kubectl create configmap cluster-keys --from-file=jwks.json" -}}
+{{- end -}}
+{{- if and .enabled (not (or $policy $.Values.policy.allowAll)) -}}
+{{- fail "auth.kubernetes.enabled needs rules: set policy.rules or policy.configMap.name, or policy.allowAll=true to refuse nobody" -}}
+{{- end -}}
 {{- end -}}
 {{- if eq .Values.mode "daemonset" -}}
 {{- include "distlock.checksDaemonset" . -}}

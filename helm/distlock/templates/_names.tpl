@@ -43,6 +43,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (printf "%s-tls" (include "distlock.name" .)) .Values.tls.secretName -}}
 {{- end -}}
 
+{{- /* The Secret with which `helm test` speaks TLS; "": none. */ -}}
+{{- define "distlock.testSecret" -}}
+{{- if .Values.helmTest.secretName -}}
+{{- .Values.helmTest.secretName -}}
+{{- else if and .Values.tls.certManager.enabled .Values.policy.allowAll (not .Values.tls.clientCa.secretName) -}}
+{{- include "distlock.tlsSecret" . -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "distlock.hasPolicy" -}}
 {{- if or .Values.policy.rules .Values.policy.configMap.name -}}true{{- end -}}
 {{- end -}}
@@ -82,9 +91,4 @@ An item's name is its field `key`. */ -}}
 {{- end -}}
 {{- end -}}
 {{- concat $made (.over | default list) | toYaml -}}
-{{- end -}}
-
-{{- /* A value as text. Helm reads numbers of a file as floating point, and prints 1000000 of them as 1e+06. */ -}}
-{{- define "distlock.text" -}}
-{{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
 {{- end -}}

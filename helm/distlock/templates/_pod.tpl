@@ -68,10 +68,10 @@ spec:
 kubectl.kubernetes.io/default-container: distlockd
 {{- if and .Values.monitoring.annotations (not (include "distlock.isMonitored" .)) }}
 prometheus.io/scrape: "true"
-prometheus.io/port: {{ .Values.httpPort | quote }}
+prometheus.io/port: {{ .Values.service.httpPort | quote }}
 {{- end }}
-{{- if .Values.policy.rules }}
-checksum/policy: {{ .Values.policy.rules | sha256sum }}
+{{- with .Values.config }}
+checksum/config: {{ . | toJson | sha256sum }}
 {{- end }}
 {{- end -}}
 
@@ -87,9 +87,9 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
     {{- include "distlock.env" . | trim | nindent 4 }}
   ports:
     {{- if eq .Values.mode "deployment" }}
-    - {name: grpc, containerPort: {{ .Values.port }}}
+    - {name: grpc, containerPort: {{ .Values.service.port }}}
     {{- end }}
-    - {name: http, containerPort: {{ .Values.httpPort }}}
+    - {name: http, containerPort: {{ .Values.service.httpPort }}}
   # Liveness does not depend on the store: a broker whose store is down must not be restarted, because a restart ends
   # its clients' locks. The generous timeout keeps a busy node from causing one.
   livenessProbe:
@@ -130,6 +130,16 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
 {{- if .Values.policy.allowAll }}
 - --allow-all
 {{- end }}
+{{- with .Values.auth.kubernetes }}
+{{- if .enabled }}
+- --jwt-keys=/etc/distlock/jwt/{{ .keysConfigMap.key }}
+- {{ printf "--jwt-issuer=%s" .issuer | quote }}
+- {{ printf "--jwt-audience=%s" .audience | quote }}
+{{- end }}
+{{- end }}
+{{- if .Values.config }}
+- --config=/etc/distlock/config/distlockd.yaml
+{{- end }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}
@@ -137,21 +147,7 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
 
 {{- define "distlock.env" -}}
 {{- $made := include "distlock.chartEnv" . | fromYamlArray -}}
-{{- $given := list -}}
-{{- range $name, $value := .Values.env -}}
-{{- $given = append $given (dict "name" $name "value" $value) -}}
-{{- end -}}
-{{- range $over := list $given .Values.extraEnv -}}
-{{- $made = include "distlock.items" (dict "key" "name" "base" $made "over" $over) | fromYamlArray -}}
-{{- end -}}
-{{- range $made }}
-- name: {{ .name }}
-  {{- if hasKey . "value" }}
-  value: {{ include "distlock.text" .value | quote }}
-  {{- else if hasKey . "valueFrom" }}
-  valueFrom: {{- toYaml .valueFrom | nindent 4 }}
-  {{- end }}
-{{- end }}
+{{- include "distlock.items" (dict "key" "name" "base" $made "over" .Values.extraEnv) -}}
 {{- end -}}
 
 {{- define "distlock.chartEnv" -}}
@@ -159,10 +155,10 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
   {{- if eq .Values.mode "daemonset" }}
   value: unix:///run/distlock/distlock.sock{{ if ne .Values.daemonset.socketMode "0660" }}?mode={{ .Values.daemonset.socketMode }}{{ end }}
   {{- else }}
-  value: "[::]:{{ .Values.port }}{{ if .Values.adminSocket }},unix:///run/distlock/distlock.sock{{ end }}"
+  value: "[::]:{{ .Values.service.port }}{{ if .Values.adminSocket }},unix:///run/distlock/distlock.sock{{ end }}"
   {{- end }}
 - name: DISTLOCK_HTTP
-  value: "[::]:{{ .Values.httpPort }}"
+  value: "[::]:{{ .Values.service.httpPort }}"
 - name: DISTLOCK_REDIS
   {{- if .Values.redis.urlSecret.name }}
   valueFrom:
@@ -210,6 +206,12 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
 {{- if .Values.policy.tokenSecret.name }}
 - {name: tokens, mountPath: /etc/distlock/tokens, readOnly: true}
 {{- end }}
+{{- if .Values.auth.kubernetes.enabled }}
+- {name: jwt, mountPath: /etc/distlock/jwt, readOnly: true}
+{{- end }}
+{{- if .Values.config }}
+- {name: config, mountPath: /etc/distlock/config, readOnly: true}
+{{- end }}
 {{- end -}}
 
 {{- define "distlock.volumes" -}}
@@ -235,6 +237,12 @@ checksum/policy: {{ .Values.policy.rules | sha256sum }}
 {{- end }}
 {{- if .Values.policy.tokenSecret.name }}
 {{ include "distlock.secretVolume" (dict "name" "tokens" "secret" .Values.policy.tokenSecret.name "key" .Values.policy.tokenSecret.key "path" .Values.policy.tokenSecret.key) }}
+{{- end }}
+{{- if .Values.auth.kubernetes.enabled }}
+- {name: jwt, configMap: {name: {{ .Values.auth.kubernetes.keysConfigMap.name }}}}
+{{- end }}
+{{- if .Values.config }}
+- {name: config, configMap: {name: {{ include "distlock.name" . }}-config}}
 {{- end }}
 {{- end -}}
 
