@@ -40,10 +40,11 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         watch ? absl::StrCat("peer ", PeerHost(peer), " has ", count,
-                             " streams that watch, the most it may (limit max-sessions-per-peer); watch many locks with "
-                             "one WatchLocks")
+                             " streams that watch, the most it may (limit max-sessions-per-peer); watch many locks "
+                             "with one WatchLocks")
               : absl::StrCat("peer ", PeerHost(peer), " has ", count,
-                             " streams, the most it may (limit max-sessions-per-peer); use one Session for many locks"));
+                             " streams, the most it may (limit max-sessions-per-peer); use one Session for many "
+                             "locks"));
   }
   if (watch) ++counted.watches;
   if (!watch) ++counted.use->streams;

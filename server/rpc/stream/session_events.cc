@@ -19,8 +19,8 @@ constexpr size_t kMostOfAnySession = size_t{64} << 10;
 grpc::Status OverflowStatus() {
   return ToStatus(contract::ErrorOf(
       contract::MakeRefusal(core::RefusalReason::kQuotaExceeded,
-                            "the client does not read its session: too many events wait for it (limit outbox-messages); "
-                            "its leases are given up")));
+                            "the client does not read its session: too many events wait for it (limit "
+                            "outbox-messages); its leases are given up")));
 }
 
 }  // namespace
