@@ -128,8 +128,12 @@ void Queues::OnBlockNotice(const GrantNotice& in) {
 }
 
 void Queues::LookBy(const LockName& name, Instant at) {
-  const auto queue = queues_.find(name);
-  if (queue != queues_.end()) core_.Arm(*queue->second, std::min(queue->second->at, at));
+  const auto found = queues_.find(name);
+  if (found == queues_.end()) return;
+  LocalQueue& queue = *found->second;
+  // As with the notice of a block.
+  if (queue.op != 0) return Tend(queue);
+  core_.Arm(queue, std::min(queue.at, at));
 }
 
 void Queues::TendAll() {

@@ -111,6 +111,20 @@ TEST(QueueRecords, AnEarlierLookReplacesALaterOneOnly) {
   EXPECT_EQ(t.queues.size(), 1u);
 }
 
+// Of several servers some answer a tend before a release there, and the others so late that the release is done first.
+TEST(QueueRecords, AnAnswerOnItsWayPutsOffNoLook) {
+  Standing t;
+  t.Join(1);
+  const StoreTend before = t.Tend();
+  t.queues.LookBy(Name("a"), t.now + seconds(1));
+  const auto tends = t.Take<StoreTend>();
+  ASSERT_EQ(tends.size(), 1u);
+  t.Answer(before, Standing::HeldBy(9, 70));
+  EXPECT_LE(t.queue().at, t.now + kAttemptMax) << "as it was before the release";
+  t.Answer(tends[0], TendDone{.left = seconds(1)});
+  EXPECT_LT(t.queue().at, t.now + seconds(1) + 2 * kTendRetry);
+}
+
 TEST(QueueRecords, WithoutTheStoreNothingIsDueUntilItIsBack) {
   Standing t;
   t.Join(2, {}, "b");
