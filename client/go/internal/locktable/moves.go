@@ -119,8 +119,7 @@ func (t *Table) freeLeftovers(link *Link) {
 	t.leftovers = nil
 	for _, back := range left {
 		if !link.adopts {
-			t.ask(question{link: link}, &pb.SessionCommand{Command: &pb.SessionCommand_Release{
-				Release: &pb.ReleaseLease{LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}})
+			t.sendRelease(link, 0, back)
 			continue
 		}
 		again := func(a answer, now time.Duration, _ *Effects) {

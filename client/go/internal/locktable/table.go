@@ -255,11 +255,16 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 	return holds
 }
 
+// sendRelease names the lease by its acquireID, or by its lease_id when that is 0.
 func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 	back.missing++
 	id := t.takeIDs(1)
 	t.asked[id] = question{link: link, back: back}
-	link.add(release(id, acquireID, back.lapsed), smallBytes)
+	command := release(id, acquireID, back.lapsed)
+	if acquireID == 0 {
+		command.GetRelease().LeaseId = back.lease.LeaseID
+	}
+	link.add(command, proto.Size(command))
 }
 
 func (t *Table) returned(back *giving, a answer, fx *Effects) {
@@ -309,10 +314,15 @@ func (t *Table) adopter(lease *Lease) *Link { return t.asked[lease.toID].link }
 // no more. The program is told, unless it has given the lease back itself.
 func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb.ReleaseOutcome), fx *Effects) {
 	back := &giving{lease: lease, lapsed: cause != CauseGivenBack, told: told, key: lease.moveKey, outcome: alreadyGone}
+	to := t.adopter(lease)
 	if lease.link != nil && !gone {
-		t.sendRelease(lease.link, lease.id, back)
+		known := lease.id
+		if to == lease.link { // which may have another id for it by now
+			known = 0
+		}
+		t.sendRelease(lease.link, known, back)
 	}
-	if to := t.adopter(lease); to != nil {
+	if to != nil {
 		t.sendRelease(to, lease.toID, back)
 		delete(t.asked, lease.toID)
 	}
