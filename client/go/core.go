@@ -11,10 +11,8 @@ import (
 
 	pb "distlock.dev/client/go/distlockv1"
 	"distlock.dev/client/go/internal/channel"
-	"distlock.dev/client/go/internal/clock"
 	"distlock.dev/client/go/internal/locktable"
 	"distlock.dev/client/go/internal/process"
-	"google.golang.org/grpc"
 )
 
 const (
@@ -48,7 +46,8 @@ type core struct {
 	closing       bool
 	wake          chan struct{} // has the timer look again
 	callbacks     callbacks
-	lookup        *grpc.ClientConn // for calls that are no session
+	empty         []chan struct{} // each is closed when there is nothing left, for Client.Drained
+	lookup        channel.Conn    // for calls that are no session
 	lookupAddress string
 }
 
@@ -74,7 +73,7 @@ func (c *core) claim(address string) *pb.ProcessClaim {
 func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
 	var fx locktable.Effects
 	c.mu.Lock()
-	call(clock.Now(), &fx)
+	call(c.now(), &fx)
 	c.flush()
 	c.mu.Unlock()
 	fx.Run()
@@ -130,7 +129,7 @@ func (c *core) giveUp(request *locktable.Request) {
 
 // held compares the deadline with the clock, at this moment.
 func (c *core) held(lease *locktable.Lease) bool {
-	if lease.Phase() != locktable.Held || clock.Now() < lease.Deadline() {
+	if lease.Phase() != locktable.Held || c.now() < lease.Deadline() {
 		return lease.Phase() == locktable.Held
 	}
 	held := false
@@ -142,7 +141,7 @@ func (c *core) held(lease *locktable.Lease) bool {
 // close gives all back, and waits up to a second for the broker's answer.
 func (c *core) close() {
 	var open []*stream
-	var lookup *grpc.ClientConn
+	var lookup channel.Conn
 	c.do(func(now time.Duration, fx *locktable.Effects) {
 		if c.closing {
 			return
@@ -175,6 +174,13 @@ func (c *core) close() {
 	}
 }
 
+// drained is closed when the table has nothing left.
+func (c *core) drained() chan struct{} {
+	empty := make(chan struct{})
+	c.do(func(time.Duration, *locktable.Effects) { c.empty = append(c.empty, empty) })
+	return empty
+}
+
 // The rest is called under the mutex, except where it says otherwise.
 
 // start begins with the first request.
@@ -192,6 +198,12 @@ func (c *core) flush() {
 		if stream != nil && c.table.Ready(stream.link) {
 			notify(stream.more)
 		}
+	}
+	if len(c.empty) > 0 && c.table.Drained() {
+		for _, empty := range c.empty {
+			close(empty)
+		}
+		c.empty = nil
 	}
 	c.arm()
 }
@@ -257,7 +269,7 @@ func (c *core) run() {
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		now := clock.Now()
+		now := c.now()
 		var fx locktable.Effects
 		c.endLapsed(now, &fx)
 		c.table.Tick(now, &fx)
@@ -277,7 +289,7 @@ func (c *core) run() {
 		c.armed = 0 // flush need not signal: the due time is read below
 		c.flush()
 		c.armed = c.due()
-		pause := min(c.armed-clock.Now(), longestSleep)
+		pause := min(c.armed-c.now(), longestSleep)
 		closing := c.closing
 		c.mu.Unlock()
 

@@ -86,6 +86,25 @@ func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
 	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
 }
 
+// Count is how many leases are held, waited for, and at risk of the held ones.
+func (t *Table) Count(now time.Duration) (held, waiting, atRisk int) {
+	for _, lease := range t.live {
+		switch {
+		case lease.Phase() != Held:
+			waiting++
+		case now < lease.Deadline():
+			held++
+			if t.AtRisk(lease, now) {
+				atRisk++
+			}
+		}
+	}
+	return held, waiting, atRisk
+}
+
+// Drained tells whether nothing is held, waited for, or on its way back.
+func (t *Table) Drained() bool { return len(t.live)+len(t.asked)+len(t.leftovers) == 0 }
+
 func (t *Table) takeIDs(count int) int64 {
 	first := t.nextID
 	t.nextID += int64(count)
