@@ -268,35 +268,7 @@ func (c *core) run() {
 	timer := time.NewTimer(longestSleep)
 	defer timer.Stop()
 	for {
-		c.mu.Lock()
-		now := c.now()
-		var fx locktable.Effects
-		c.endLapsed(now, &fx)
-		c.table.Tick(now, &fx)
-		if c.table.Present != c.present { // go on with the next broker, at once
-			c.present = c.table.Present
-			c.addresses.Next()
-			c.reconnectAt = 0
-		}
-		if c.streams[c.present] == nil && now >= c.reconnectAt && !c.closing {
-			stream := newStream(c, c.present)
-			c.streams[c.present] = stream
-			c.table.Start(now, c.claim(stream.address), &fx)
-			go stream.run()
-		}
-		timeLeft := c.table.DrainingFor
-		c.table.DrainingFor = locktable.Never
-		c.armed = 0 // flush need not signal: the due time is read below
-		c.flush()
-		c.armed = c.due()
-		pause := min(c.armed-c.now(), longestSleep)
-		closing := c.closing
-		c.mu.Unlock()
-
-		if timeLeft != locktable.Never && c.onDraining != nil {
-			c.callbacks.run(func() { c.onDraining(timeLeft) })
-		}
-		fx.Run()
+		pause, closing := c.turn()
 		if closing {
 			return
 		}
@@ -309,6 +281,43 @@ func (c *core) run() {
 		case <-c.wake:
 		}
 	}
+}
+
+// turn does what is due, and tells when something will be. It takes the mutex itself.
+func (c *core) turn() (pause time.Duration, closing bool) {
+	c.mu.Lock()
+	if !c.started {
+		c.mu.Unlock()
+		return longestSleep, false
+	}
+	now := c.now()
+	var fx locktable.Effects
+	c.endLapsed(now, &fx)
+	c.table.Tick(now, &fx)
+	if c.table.Present != c.present { // go on with the next broker, at once
+		c.present = c.table.Present
+		c.addresses.Next()
+		c.reconnectAt = 0
+	}
+	if c.streams[c.present] == nil && now >= c.reconnectAt && !c.closing {
+		stream := newStream(c, c.present)
+		c.streams[c.present] = stream
+		c.table.Start(now, c.claim(stream.address), &fx)
+		go stream.run()
+	}
+	timeLeft := c.table.DrainingFor
+	c.table.DrainingFor = locktable.Never
+	c.armed = 0 // flush need not signal: the due time is read below
+	c.flush()
+	c.armed = c.due()
+	pause, closing = min(c.armed-c.now(), longestSleep), c.closing
+	c.mu.Unlock()
+
+	if timeLeft != locktable.Never && c.onDraining != nil {
+		c.callbacks.run(func() { c.onDraining(timeLeft) })
+	}
+	fx.Run()
+	return pause, closing
 }
 
 func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) {

@@ -26,7 +26,8 @@ type stream struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	over    bool        // the table has heard of its end; guarded by core.mu
+	over    bool        // the table has heard of its end; guarded by core.mu, as is the next one
+	writing bool        // a message is being sent
 	shown   string      // the authorization that the broker was shown last; of one look at a time
 	looking atomic.Bool // whether there is another one
 }
@@ -102,6 +103,7 @@ func (s *stream) next() (message *pb.SessionRequest, isLast bool) {
 	if s.link.Authenticates && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
 		go s.showAnew()
 	}
+	s.writing = message != nil
 	c.arm()
 	return message, s.link.Said()
 }
