@@ -119,11 +119,11 @@ func (s *stream) showAnew() {
 		return
 	}
 	s.core.do(func(time.Duration, *locktable.Effects) {
-		if s.over || authorization == s.shown && !s.link.ProofRefused { // over: the link is another session's
+		if s.over || authorization == s.shown { // over: the link is another session's
 			return
 		}
 		s.shown = authorization
-		s.core.table.Authenticate(s.link, authorization)
+		s.core.table.Authenticate(s.link, authorization, func() { s.shown = "" }) // brought again with a later heartbeat
 	})
 }
 

@@ -128,27 +128,20 @@ func (t *Table) Wake() time.Duration {
 // moveAt has sendMoves called then.
 func (t *Table) moveAt(at time.Duration) { t.movesAt = min(t.movesAt, at) }
 
-// ask sends a command whose answer somebody hears, or that the stream broke before; its id.
-func (t *Table) ask(asked question, command *pb.SessionCommand) int64 {
+// ask sends a command; heard is told its answer, or that the stream broke before. Its id.
+func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, time.Duration, *Effects)) int64 {
 	command.Id = t.takeIDs(1)
-	t.asked[command.Id] = asked
-	asked.link.add(command, proto.Size(command))
+	t.asked[command.Id] = question{link, heard}
+	link.add(command)
 	return command.Id
 }
 
 // answer returns false when that was no command which was asked.
 func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
 	asked, found := t.asked[id]
-	defer delete(t.asked, id)
-	switch {
-	case asked.back != nil:
-		t.returned(asked.back, answer, fx)
-	case asked.moves != nil && answer.grant != nil:
-		t.onAdopted(asked.link, asked.moves, answer.grant, now, fx)
-	case asked.moves != nil && answer.refusal != nil:
-		t.onNotAdopted(asked.link, asked.moves, answer.refusal, now, fx)
-	case asked.heard != nil:
+	if found {
 		asked.heard(answer, now, fx)
+		delete(t.asked, id)
 	}
 	return found
 }
@@ -205,8 +198,8 @@ func (t *Table) withdraw(request *Request) {
 		case Granted:
 			t.sendRelease(link, lease.id, &giving{lease: lease})
 		case Waiting:
-			cancel := &pb.SessionCommand_Cancel{Cancel: &pb.CancelAcquire{AcquireId: lease.id}}
-			link.urgent = append(link.urgent, outgoing{&pb.SessionCommand{Command: cancel}, smallBytes})
+			link.commands = slices.Insert(link.commands, 0, &pb.SessionCommand{Command: &pb.SessionCommand_Cancel{
+				Cancel: &pb.CancelAcquire{AcquireId: lease.id}}})
 		}
 	}
 }
@@ -220,20 +213,7 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	}) {
 		return // the same owner holds the lock through another session: it would wait for itself here
 	}
-	if request.bytes > link.maxBytes {
-		if link.Opened {
-			t.refuse(request, Refuse("INVALID_ARGUMENT", fmt.Sprintf("the request has %d bytes, and this broker takes "+
-				"%d: ask for fewer locks at once", request.bytes, link.maxBytes)), fx)
-		}
-		return // goes when the broker has told its limit
-	}
-	made := &struct { // one allocation for all
-		command pb.SessionCommand
-		kind    pb.SessionCommand_Acquire
-		acquire pb.AcquireLocks
-		lock    [1]*pb.LockSpec
-	}{}
-	made.acquire.Locks, made.acquire.RequestId = made.lock[:0], request.requestID
+	acquire := &pb.AcquireLocks{RequestId: request.requestID}
 	for _, lease := range request.Leases {
 		if request.waitUntil != Never {
 			if lease.Spec.MaxWait != nil { // gRPC may still read the message that went before
@@ -241,12 +221,19 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 			}
 			lease.Spec.MaxWait = durationpb.New(max(request.waitUntil-now, leastWait))
 		}
-		made.acquire.Locks = append(made.acquire.Locks, lease.Spec)
+		acquire.Locks = append(acquire.Locks, lease.Spec)
+	}
+	if bytes := proto.Size(acquire) + frame; bytes > link.maxBytes {
+		if link.Opened {
+			t.refuse(request, Refuse("INVALID_ARGUMENT", fmt.Sprintf("the request has %d bytes, and this broker takes "+
+				"%d: ask for fewer locks at once", bytes, link.maxBytes)), fx)
+		}
+		return // goes when the broker has told its limit
+	}
+	for _, lease := range request.Leases {
 		lease.link = link
 	}
-	made.kind.Acquire = &made.acquire
-	made.command.Id, made.command.Command = request.first(), &made.kind
-	link.add(&made.command, request.bytes+timeBytes*len(request.Leases))
+	link.add(&pb.SessionCommand{Id: request.first(), Command: &pb.SessionCommand_Acquire{Acquire: acquire}})
 }
 
 func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
@@ -266,7 +253,7 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 		return []*Lease{lease}
 	}
 	var holds []*Lease
-	for _, other := range t.live {
+	for _, other := range t.ordered() {
 		if other.Phase() == Held && lease.same(other) {
 			holds = append(holds, other)
 		}
@@ -277,13 +264,12 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 // sendRelease names the lease by its acquireID, or by its lease_id when that is 0.
 func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 	back.missing++
-	id := t.takeIDs(1)
-	t.asked[id] = question{link: link, back: back}
-	command := release(id, acquireID, back.lapsed)
+	release := &pb.ReleaseLease{AcquireId: acquireID, Lapsed: back.lapsed}
 	if acquireID == 0 {
-		command.GetRelease().LeaseId = back.lease.LeaseID
+		release.LeaseId = back.lease.LeaseID
 	}
-	link.add(command, proto.Size(command))
+	t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Release{Release: release}},
+		func(a answer, _ time.Duration, fx *Effects) { t.returned(back, a, fx) })
 }
 
 func (t *Table) returned(back *giving, a answer, fx *Effects) {
@@ -301,24 +287,10 @@ func (t *Table) returned(back *giving, a answer, fx *Effects) {
 	}
 }
 
-// release has one allocation for all.
-func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {
-	made := &struct {
-		command pb.SessionCommand
-		kind    pb.SessionCommand_Release
-		release pb.ReleaseLease
-	}{}
-	made.release.AcquireId, made.release.Lapsed = acquireID, lapsed
-	made.kind.Release = &made.release
-	made.command.Id, made.command.Command = id, &made.kind
-	return &made.command
-}
-
 // leaveOver is for the next session, which adopts the lease and releases it then.
 func (t *Table) leaveOver(back *giving, at time.Duration) {
-	if t.closed || back.lease.LeaseID == "" || t.any(func(hold *Lease) bool {
-		return hold != back.lease && hold.Phase() == Held && hold.same(back.lease)
-	}) {
+	if t.closed || back.lease.LeaseID == "" ||
+		slices.ContainsFunc(t.holdsOf(back.lease), func(hold *Lease) bool { return hold != back.lease }) {
 		return // in the last case other holds move it, with what is left of it
 	}
 	back.key, back.told, back.broken, back.outcome = cmp.Or(back.key, secret()), nil, false, alreadyGone
