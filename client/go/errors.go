@@ -134,7 +134,7 @@ var (
 	words          = map[string]string{
 		"max_wait": "Wait", "max_hold": "MaxHold", "lock_delay": "LockDelay", "min_hold": "MinHold", "ttl": "TTL",
 		"on_disconnect": "OnDisconnect", "max_waiters": "MaxWaiters", "key_prefix": "prefix", "fencing_token": "token",
-		"lease_id": "lease id", "holder_id": "holder id", "request_id": "request id",
+		"valid_for": "ValidFor", "lease_id": "lease id", "holder_id": "holder id", "request_id": "request id",
 		"acquire.locks[0].": "", "locks[0].": ""}
 )
 
