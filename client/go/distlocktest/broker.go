@@ -126,7 +126,7 @@ func (b *Broker) Refuse(reason distlock.Reason) {
 	b.mu.Unlock()
 }
 
-// Stop: no broker is there any more. Streams break, and calls find nobody, until Start.
+// Stop takes the broker away: streams break, and calls find nobody, until Start.
 func (b *Broker) Stop() {
 	b.mu.Lock()
 	b.stopped = true
@@ -144,7 +144,7 @@ func (b *Broker) Start() {
 	b.mu.Unlock()
 }
 
-// Freeze: the broker stands still, and clients hear nothing until Thaw. What they hold lapses after Advance by 3 s.
+// Freeze has the broker stand still: clients hear nothing until Thaw. What they hold lapses after Advance by 3 s.
 func (b *Broker) Freeze() {
 	b.mu.Lock()
 	b.frozen = true
