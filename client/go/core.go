@@ -52,13 +52,17 @@ type core struct {
 }
 
 func newCore(settings settings, targets []string) *core {
-	return &core{
+	c := &core{
 		settings: settings, addresses: channel.NewAddresses(targets), bound: reconnectInitial,
-		wake: make(chan struct{}, 1),
-		table: locktable.New(locktable.Config{
-			Address: settings.address, Brokers: len(targets), Label: settings.label,
-			UnreachableAfter: settings.unreachableAfter, ConnectTimeout: connectTimeout}),
+		wake: make(chan struct{}, 1)}
+	config := locktable.Config{
+		Address: settings.address, Brokers: len(targets), Label: settings.label,
+		UnreachableAfter: settings.unreachableAfter, ConnectTimeout: connectTimeout}
+	if settings.onDraining != nil {
+		config.OnDraining = func(left time.Duration) { c.callbacks.run(func() { settings.onDraining(left) }) }
 	}
+	c.table = locktable.New(config)
+	return c
 }
 
 // claim is nil when locks are not to end with this process.
@@ -305,17 +309,12 @@ func (c *core) turn() (pause time.Duration, closing bool) {
 		c.table.Start(now, c.claim(stream.address), &fx)
 		go stream.run()
 	}
-	timeLeft := c.table.DrainingFor
-	c.table.DrainingFor = locktable.Never
 	c.armed = 0 // flush need not signal: the due time is read below
 	c.flush()
 	c.armed = c.due()
 	pause, closing = min(c.armed-c.now(), longestSleep), c.closing
 	c.mu.Unlock()
 
-	if timeLeft != locktable.Never && c.onDraining != nil {
-		c.callbacks.run(func() { c.onDraining(timeLeft) })
-	}
 	fx.Run()
 	return pause, closing
 }

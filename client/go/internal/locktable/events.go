@@ -35,7 +35,7 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 	case *pb.SessionEvent_Draining:
 		link.drainedAt = now + span(what.Draining.TimeLeft)
 		if t.config.Brokers == 1 || !link.adopts {
-			t.DrainingFor = span(what.Draining.TimeLeft)
+			tell(t.config.OnDraining, span(what.Draining.TimeLeft), fx)
 		}
 		t.drains(link, now)
 	case *pb.SessionEvent_Downgraded, *pb.SessionEvent_Authenticated:

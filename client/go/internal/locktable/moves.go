@@ -60,7 +60,7 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 		switch {
 		case !ready || lease.stays || t.adopter(lease) != nil || (lease.link != nil && !lease.link.movable()):
 		case !link.adopts:
-			t.stay(lease, now)
+			t.stay(lease, now, fx)
 		default:
 			t.move(link, slices.DeleteFunc(t.holdsOf(lease), func(hold *Lease) bool {
 				return t.adopter(hold) != nil || (hold.link == link && hold.change == nil)
@@ -187,7 +187,7 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 			t.tellChange(hold, refusal, fx)
 			t.moveAt(now) // without the change it may do
 		case refusal.Permanent():
-			t.stay(hold, now)
+			t.stay(hold, now, fx)
 		default:
 			t.moveAt(now + pauseOf(refusal))
 		}
@@ -198,11 +198,11 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 }
 
 // stay: no broker can adopt it. It stays where it is, and is lost when that broker goes.
-func (t *Table) stay(lease *Lease, now time.Duration) {
+func (t *Table) stay(lease *Lease, now time.Duration, fx *Effects) {
 	lease.stays, lease.moveKey = true, ""
 	t.sendDowngrades(lease)
 	if lease.link != nil && lease.link.drainedAt != Never {
-		t.DrainingFor = max(lease.link.drainedAt-now, 0)
+		tell(t.config.OnDraining, max(lease.link.drainedAt-now, 0), fx)
 		lease.link.drainedAt = Never
 	}
 }

@@ -32,19 +32,19 @@ const (
 
 // Config is what the table knows of its client.
 type Config struct {
-	Address          string        // of all brokers, for messages
-	Brokers          int           // how many are known
-	Label            string        // of the program, at most 256 bytes
-	UnreachableAfter time.Duration // how long a request looks for a broker; 0: by its wait
-	ConnectTimeout   time.Duration // how long a broker may take to answer OpenSession
+	Address          string              // of all brokers, for messages
+	Brokers          int                 // how many are known
+	Label            string              // of the program, at most 256 bytes
+	UnreachableAfter time.Duration       // how long a request looks for a broker; 0: by its wait
+	ConnectTimeout   time.Duration       // how long a broker may take to answer OpenSession
+	OnDraining       func(time.Duration) // the broker goes down then, and not all can follow; may be nil
 }
 
 // Table is the lock table. Each request is answered once, and so is each release, downgrade and proclamation that asks
 // for an answer.
 type Table struct {
-	Links       [2]*Link
-	Present     int           // index of the link for new acquires
-	DrainingFor time.Duration // the broker goes down then, and not all can follow; Never: that need not be told
+	Links   [2]*Link
+	Present int // index of the link for new acquires
 
 	config      Config
 	live        map[int64]*Lease   // by id, in any phase but Ended
@@ -65,7 +65,7 @@ func New(config Config) *Table {
 	return &Table{
 		config: config, Links: [2]*Link{{}, {}}, live: map[int64]*Lease{}, asked: map[int64]question{}, nextID: 1,
 		prefix: append(make([]byte, 0, 64), secret()...), endsAt: Never, movesAt: Never,
-		DrainingFor: Never, lastFailure: noFailure}
+		lastFailure: noFailure}
 }
 
 func secret() string {
@@ -114,9 +114,6 @@ func (t *Table) takeIDs(count int) int64 {
 // Wake is when Tick must be called.
 func (t *Table) Wake() time.Duration {
 	wake := min(t.endsAt, t.movesAt)
-	if t.DrainingFor != Never {
-		wake = 0
-	}
 	for _, link := range t.Links {
 		if link.streaming {
 			wake = min(wake, link.session.deadline, link.heartbeatAt)
