@@ -179,7 +179,7 @@ func (b *Broker) AwaitWaiting(namespace, key string, count int) {
 }
 
 // Settle waits until each client has told all, has heard all, and has called back. Lock.Close does not wait: call this
-// before another client tries to take the lock.
+// before another client tries to take the lock. It panics when clients do not rest within 20 s.
 func (b *Broker) Settle() {
 	b.await("the rest of all clients", func() bool {
 		before, _ := b.rest()
