@@ -24,6 +24,12 @@ func (c *callbacks) run(callback func()) {
 	}
 }
 
+func (c *callbacks) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.running
+}
+
 func (c *callbacks) runAll() {
 	for {
 		c.mu.Lock()

@@ -20,7 +20,7 @@ const (
 )
 
 // channel is the connection for calls that are no session, and its client.
-func (c *core) channel() (*grpc.ClientConn, pb.LockServiceClient, error) {
+func (c *core) channel() (channel.Conn, pb.LockServiceClient, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing {
@@ -30,7 +30,7 @@ func (c *core) channel() (*grpc.ClientConn, pb.LockServiceClient, error) {
 		if c.lookupAddress == "" {
 			c.lookupAddress = c.addresses.Present()
 		}
-		conn, err := channel.Open(c.lookupAddress, c.grpcOptions)
+		conn, err := c.open(c.lookupAddress)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -40,7 +40,7 @@ func (c *core) channel() (*grpc.ClientConn, pb.LockServiceClient, error) {
 }
 
 // nextChannel: that connection's broker did not answer. The next call goes to another one.
-func (c *core) nextChannel(failed *grpc.ClientConn) {
+func (c *core) nextChannel(failed channel.Conn) {
 	c.mu.Lock()
 	if c.lookup == failed {
 		c.lookupAddress = c.addresses.After(c.lookupAddress)

@@ -3,20 +3,20 @@
 package distlock
 
 import (
+	"context"
+	"crypto/tls"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"distlock.dev/client/go/internal/channel"
 	"distlock.dev/client/go/internal/clock"
+	"distlock.dev/client/go/internal/process"
 	"google.golang.org/grpc"
 )
-
-const labelBytes = 256
 
 // Client is a connection to the lock brokers: one session for all locks of the process. It connects at its first call
 // and reconnects by itself. Any goroutine may call it.
@@ -30,8 +30,10 @@ type settings struct {
 	defaults         []Option
 	observer         Observer
 	onDraining       func(timeLeft time.Duration)
-	grpcOptions      []grpc.DialOption
 	outlived         bool
+	access           channel.Access
+	open             func(address string) (channel.Conn, error) // makes a connection, and does not connect
+	now              func() time.Duration                       // of clock.Now
 }
 
 // DialOption is a setting of a client.
@@ -64,10 +66,20 @@ func OnDraining(f func(timeLeft time.Duration)) DialOption {
 	return func(s *settings) { s.onDraining = f }
 }
 
+// WithTLS is for tls:// addresses of this client, instead of the files that DISTLOCK_TLS_CA and the like name.
+func WithTLS(config *tls.Config) DialOption { return func(s *settings) { s.access.TLS = config } }
+
+// WithToken shows this bearer token to brokers, instead of that in the file that DISTLOCK_TOKEN_FILE names. It goes over
+// TLS, unix sockets and loopback only.
+func WithToken(token string) DialOption { return func(s *settings) { s.access.Token = token } }
+
+// WithTokenFile names the file of the bearer token, as DISTLOCK_TOKEN_FILE does. Each call and heartbeat reads it anew.
+func WithTokenFile(path string) DialOption { return func(s *settings) { s.access.TokenFile = path } }
+
 // WithGRPC adds options of gRPC, such as credentials or interceptors. They override this package's own, which follow
 // the contract: leave keepalive, retries and message sizes as they are.
 func WithGRPC(options ...grpc.DialOption) DialOption {
-	return func(s *settings) { s.grpcOptions = append(s.grpcOptions, options...) }
+	return func(s *settings) { s.access.Options = append(s.access.Options, options...) }
 }
 
 var warnOfClock = sync.OnceFunc(func() {
@@ -84,26 +96,20 @@ var warnOfClock = sync.OnceFunc(func() {
 //
 // The error is about an address or another setting that can never work.
 func Dial(address string, options ...DialOption) (*Client, error) {
-	made := settings{observer: NopObserver{}, label: filepath.Base(os.Args[0])}
-	for _, option := range options {
-		option(&made)
-	}
+	made := settingsOf(options)
 	if made.address = address; address == "" {
 		made.address = channel.DefaultAddress()
 	}
-	if len(made.label) > labelBytes {
-		made.label = made.label[:labelBytes]
-	}
-	made.label = strings.ToValidUTF8(made.label, "")
 	targets, err := channel.Split(made.address)
 	if err != nil {
 		return nil, err
 	}
-	if err := channel.CheckToken(targets); err != nil {
+	if err := made.access.CheckToken(targets); err != nil {
 		return nil, err
 	}
+	made.open, made.now = made.access.Open, clock.Now
 	for _, target := range targets {
-		conn, err := channel.Open(target, made.grpcOptions) // does not connect
+		conn, err := made.open(target)
 		if err != nil {
 			return nil, err
 		}
@@ -112,12 +118,25 @@ func Dial(address string, options ...DialOption) (*Client, error) {
 	if !clock.CountsSuspend {
 		warnOfClock()
 	}
+	return newClient(made, targets), nil
+}
+
+func settingsOf(options []DialOption) settings {
+	made := settings{observer: NopObserver{}, label: filepath.Base(os.Args[0])}
+	for _, option := range options {
+		option(&made)
+	}
+	made.label = process.Cut(made.label)
 	if made.observer != (NopObserver{}) {
 		made.observer = guarded{made.observer}
 	}
-	client := &Client{newCore(made, targets)}
+	return made
+}
+
+func newClient(settings settings, targets []string) *Client {
+	client := &Client{newCore(settings, targets)}
 	runtime.SetFinalizer(client, func(client *Client) { go client.core.close() }) // no finalizer may wait
-	return client, nil
+	return client
 }
 
 // Close gives all locks back, and waits at most a second for the answer. Calls that wait return ErrClosed.
@@ -132,4 +151,31 @@ func (c *Client) Connected() bool {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
 	return c.core.table.Link().Opened
+}
+
+// Stats is what a client has at one moment. Detached leases do not count.
+type Stats struct {
+	Held    int // locks that are held
+	Waiting int // locks that are asked for, and not granted yet
+	AtRisk  int // of the held ones, those of which Lock.AtRisk is true
+}
+
+// Stats counts the locks of this client, for metrics and shutdowns.
+func (c *Client) Stats() Stats {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	held, waiting, atRisk := c.core.table.Count(c.core.now())
+	return Stats{held, waiting, atRisk}
+}
+
+// Drained waits until this client holds nothing and waits for nothing, and brokers have confirmed what it gave back.
+// For a shutdown that lets the work end, before Close. The error is that of ctx.
+func (c *Client) Drained(ctx context.Context) error {
+	defer runtime.KeepAlive(c)
+	select {
+	case <-c.core.drained():
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
 }

@@ -11,10 +11,8 @@ import (
 
 	pb "distlock.dev/client/go/distlockv1"
 	"distlock.dev/client/go/internal/channel"
-	"distlock.dev/client/go/internal/clock"
 	"distlock.dev/client/go/internal/locktable"
 	"distlock.dev/client/go/internal/process"
-	"google.golang.org/grpc"
 )
 
 const (
@@ -48,18 +46,23 @@ type core struct {
 	closing       bool
 	wake          chan struct{} // has the timer look again
 	callbacks     callbacks
-	lookup        *grpc.ClientConn // for calls that are no session
+	empty         []chan struct{} // each is closed when there is nothing left, for Client.Drained
+	lookup        channel.Conn    // for calls that are no session
 	lookupAddress string
 }
 
 func newCore(settings settings, targets []string) *core {
-	return &core{
+	c := &core{
 		settings: settings, addresses: channel.NewAddresses(targets), bound: reconnectInitial,
-		wake: make(chan struct{}, 1),
-		table: locktable.New(locktable.Config{
-			Address: settings.address, Brokers: len(targets), Label: settings.label,
-			UnreachableAfter: settings.unreachableAfter, ConnectTimeout: connectTimeout}),
+		wake: make(chan struct{}, 1)}
+	config := locktable.Config{
+		Address: settings.address, Brokers: len(targets), Label: settings.label,
+		UnreachableAfter: settings.unreachableAfter, ConnectTimeout: connectTimeout}
+	if settings.onDraining != nil {
+		config.OnDraining = func(left time.Duration) { c.callbacks.run(func() { settings.onDraining(left) }) }
 	}
+	c.table = locktable.New(config)
+	return c
 }
 
 // claim is nil when locks are not to end with this process.
@@ -74,7 +77,7 @@ func (c *core) claim(address string) *pb.ProcessClaim {
 func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
 	var fx locktable.Effects
 	c.mu.Lock()
-	call(clock.Now(), &fx)
+	call(c.now(), &fx)
 	c.flush()
 	c.mu.Unlock()
 	fx.Run()
@@ -130,7 +133,7 @@ func (c *core) giveUp(request *locktable.Request) {
 
 // held compares the deadline with the clock, at this moment.
 func (c *core) held(lease *locktable.Lease) bool {
-	if lease.Phase() != locktable.Held || clock.Now() < lease.Deadline() {
+	if lease.Phase() != locktable.Held || c.now() < lease.Deadline() {
 		return lease.Phase() == locktable.Held
 	}
 	held := false
@@ -142,7 +145,7 @@ func (c *core) held(lease *locktable.Lease) bool {
 // close gives all back, and waits up to a second for the broker's answer.
 func (c *core) close() {
 	var open []*stream
-	var lookup *grpc.ClientConn
+	var lookup channel.Conn
 	c.do(func(now time.Duration, fx *locktable.Effects) {
 		if c.closing {
 			return
@@ -175,6 +178,13 @@ func (c *core) close() {
 	}
 }
 
+// drained is closed when the table has nothing left.
+func (c *core) drained() chan struct{} {
+	empty := make(chan struct{})
+	c.do(func(time.Duration, *locktable.Effects) { c.empty = append(c.empty, empty) })
+	return empty
+}
+
 // The rest is called under the mutex, except where it says otherwise.
 
 // start begins with the first request.
@@ -192,6 +202,12 @@ func (c *core) flush() {
 		if stream != nil && c.table.Ready(stream.link) {
 			notify(stream.more)
 		}
+	}
+	if len(c.empty) > 0 && c.table.Drained() {
+		for _, empty := range c.empty {
+			close(empty)
+		}
+		c.empty = nil
 	}
 	c.arm()
 }
@@ -256,35 +272,7 @@ func (c *core) run() {
 	timer := time.NewTimer(longestSleep)
 	defer timer.Stop()
 	for {
-		c.mu.Lock()
-		now := clock.Now()
-		var fx locktable.Effects
-		c.endLapsed(now, &fx)
-		c.table.Tick(now, &fx)
-		if c.table.Present != c.present { // go on with the next broker, at once
-			c.present = c.table.Present
-			c.addresses.Next()
-			c.reconnectAt = 0
-		}
-		if c.streams[c.present] == nil && now >= c.reconnectAt && !c.closing {
-			stream := newStream(c, c.present)
-			c.streams[c.present] = stream
-			c.table.Start(now, c.claim(stream.address), &fx)
-			go stream.run()
-		}
-		timeLeft := c.table.DrainingFor
-		c.table.DrainingFor = locktable.Never
-		c.armed = 0 // flush need not signal: the due time is read below
-		c.flush()
-		c.armed = c.due()
-		pause := min(c.armed-clock.Now(), longestSleep)
-		closing := c.closing
-		c.mu.Unlock()
-
-		if timeLeft != locktable.Never && c.onDraining != nil {
-			c.callbacks.run(func() { c.onDraining(timeLeft) })
-		}
-		fx.Run()
+		pause, closing := c.turn()
 		if closing {
 			return
 		}
@@ -297,6 +285,38 @@ func (c *core) run() {
 		case <-c.wake:
 		}
 	}
+}
+
+// turn does what is due, and tells when something will be. It takes the mutex itself.
+func (c *core) turn() (pause time.Duration, closing bool) {
+	c.mu.Lock()
+	if !c.started {
+		c.mu.Unlock()
+		return longestSleep, false
+	}
+	now := c.now()
+	var fx locktable.Effects
+	c.endLapsed(now, &fx)
+	c.table.Tick(now, &fx)
+	if c.table.Present != c.present { // go on with the next broker, at once
+		c.present = c.table.Present
+		c.addresses.Next()
+		c.reconnectAt = 0
+	}
+	if c.streams[c.present] == nil && now >= c.reconnectAt && !c.closing {
+		stream := newStream(c, c.present)
+		c.streams[c.present] = stream
+		c.table.Start(now, c.claim(stream.address), &fx)
+		go stream.run()
+	}
+	c.armed = 0 // flush need not signal: the due time is read below
+	c.flush()
+	c.armed = c.due()
+	pause, closing = min(c.armed-c.now(), longestSleep), c.closing
+	c.mu.Unlock()
+
+	fx.Run()
+	return pause, closing
 }
 
 func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
-	"distlock.dev/client/go/internal/clock"
 	"distlock.dev/client/go/internal/locktable"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -52,18 +51,18 @@ func (c *Client) AcquireDetachedWant(ctx context.Context, want Want, options ...
 	request := &pb.AcquireRequest{Locks: []*pb.LockSpec{made.spec}, RequestId: hex.EncodeToString(id[:])}
 	until := locktable.Never
 	if made.wait != locktable.Forever {
-		until = clock.Now() + made.wait
+		until = c.core.now() + made.wait
 	}
 	for left := repeats; ; left-- {
 		limit := noPatience
 		if until != locktable.Never {
 			rest := time.Duration(0)
 			if made.wait > 0 {
-				rest = max(until-clock.Now(), time.Millisecond) // 0 would turn it into one try
+				rest = max(until-c.core.now(), time.Millisecond) // 0 would turn it into one try
 			}
 			made.spec.MaxWait, limit = durationpb.New(rest), rest+patience
 		}
-		sent := clock.Now()
+		sent := c.core.now()
 		response, err := unary(ctx, c, limit, request, pb.LockServiceClient.Acquire)
 		if err == nil && len(response.Grants) == 1 {
 			return c.granted(ctx, sent, response.Grants[0])
@@ -80,7 +79,7 @@ func (c *Client) granted(ctx context.Context, sent time.Duration, grant *pb.Gran
 	lease := &Detached{
 		client: c, key: grant.Key, leaseID: grant.LeaseId, holderID: grant.HolderId, token: grant.FencingToken,
 		deadline: sent + grant.Waited.AsDuration() + grant.ValidFor.AsDuration()}
-	if clock.Now() >= lease.deadline { // after a wait of hundreds of ttls
+	if c.core.now() >= lease.deadline { // after a wait of hundreds of ttls
 		lease.unsure = true
 		if _, err := lease.Renew(ctx); err != nil {
 			return nil, err
@@ -114,7 +113,7 @@ func (d *Detached) Err() error {
 }
 
 func (d *Detached) err() error {
-	if d.over == nil && !d.unsure && clock.Now() >= d.deadline {
+	if d.over == nil && !d.unsure && d.client.core.now() >= d.deadline {
 		d.over = &LostError{d.key, CauseLapsed, "it was not renewed before its deadline, which is final"}
 	}
 	if d.over == nil && d.unsure {
@@ -133,7 +132,7 @@ func (d *Detached) ValidFor() time.Duration {
 	if d.err() != nil {
 		return 0
 	}
-	return max(d.deadline-clock.Now(), 0)
+	return max(d.deadline-d.client.core.now(), 0)
 }
 
 // Renew extends the lease to its full ttl, and returns ValidFor. A *LostError is final; after an *UnavailableError it
@@ -145,7 +144,7 @@ func (d *Detached) Renew(ctx context.Context) (time.Duration, error) {
 		}
 		return 0, err
 	}
-	sent := clock.Now()
+	sent := d.client.core.now()
 	response, err := unary(ctx, d.client, patience, &pb.RenewRequest{LeaseId: d.leaseID}, pb.LockServiceClient.Renew)
 	if err != nil {
 		return 0, d.notRenewed(err)

@@ -22,4 +22,6 @@
 // suspended; they never say that a lock is held after its deadline. What no lock service can promise is that nothing
 // happens between such a look and what you do next: pass the token to what you protect, and let that refuse smaller
 // ones.
+//
+// Package distlocktest has a broker for tests.
 package distlock

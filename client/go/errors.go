@@ -5,6 +5,8 @@ package distlock
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"distlock.dev/client/go/internal/locktable"
@@ -62,7 +64,7 @@ type RefusedError struct {
 
 // FieldProblem is one value that is wrong.
 type FieldProblem struct {
-	Field       string // path of the field, such as "lock.ttl"
+	Field       string // path of the field in the contract, such as "acquire.locks[0].ttl"
 	Description string // what is wrong with it, and what is allowed
 }
 
@@ -126,9 +128,32 @@ func (e *LostError) Error() string {
 	return text
 }
 
+var (
+	// What is quoted is a name of the program's, and stays.
+	wordOfContract = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b(?:acquire\.)?locks\[\d+\]\.|\b(?:[a-z]+(?:_[a-z]+)+|ttl)\b`)
+	words          = map[string]string{
+		"max_wait": "Wait", "max_hold": "MaxHold", "lock_delay": "LockDelay", "min_hold": "MinHold", "ttl": "TTL",
+		"on_disconnect": "OnDisconnect", "max_waiters": "MaxWaiters", "key_prefix": "prefix", "fencing_token": "token",
+		"valid_for": "ValidFor", "lease_id": "lease id", "holder_id": "holder id", "request_id": "request id",
+		"acquire.locks[0].": "", "locks[0].": ""}
+)
+
+// inWords has the broker's English name what this package has, instead of the contract's fields.
+func inWords(text string) string {
+	return wordOfContract.ReplaceAllStringFunc(text, func(word string) string {
+		if plain, known := words[word]; known {
+			return plain
+		}
+		if path, of := strings.CutSuffix(strings.TrimPrefix(word, "acquire."), "]."); of { // of several locks
+			return "wants" + strings.TrimPrefix(path, "locks") + "]: "
+		}
+		return word
+	})
+}
+
 func invalid(field, description string) error {
 	return &InvalidRequestError{RefusedError{
-		Reason: ReasonInvalidArgument, Message: field + " " + description,
+		Reason: ReasonInvalidArgument, Message: inWords(field + " " + description),
 		FieldProblems: []FieldProblem{{field, description}}}}
 }
 
@@ -139,12 +164,12 @@ func refusedError(refusal *locktable.Refusal) error {
 	}
 	wire := refusal.Wire
 	refused := RefusedError{
-		Reason: Reason(refusal.Reason), Message: wire.Message, RetryAfter: wire.RetryAfter.AsDuration(),
+		Reason: Reason(refusal.Reason), Message: inWords(wire.Message), RetryAfter: wire.RetryAfter.AsDuration(),
 		Waited: wire.Waited.AsDuration(), Holders: holdersOf(wire.Holders), QueueLength: int(wire.QueueLength),
 		Block: blockOf(wire.Block),
 	}
 	for _, problem := range wire.FieldProblems {
-		refused.FieldProblems = append(refused.FieldProblems, FieldProblem{problem.Field, problem.Description})
+		refused.FieldProblems = append(refused.FieldProblems, FieldProblem{problem.Field, inWords(problem.Description)})
 	}
 	switch refused.Reason {
 	case ReasonLockHeld, ReasonWaitTimeout, ReasonLimitMismatch:

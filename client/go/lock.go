@@ -11,7 +11,6 @@ import (
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
-	"distlock.dev/client/go/internal/clock"
 	"distlock.dev/client/go/internal/locktable"
 )
 
@@ -109,7 +108,7 @@ func (l *Lock) ValidFor() time.Duration {
 	if !l.Valid() {
 		return 0
 	}
-	return max(l.lease.Deadline()-clock.Now(), 0)
+	return max(l.lease.Deadline()-l.core.now(), 0)
 }
 
 // Deadline is ValidFor from now, by time.Now, which may jump and stands still in suspend: for people. The zero time
@@ -126,7 +125,7 @@ func (l *Lock) Deadline() time.Time {
 // deadline.
 func (l *Lock) AtRisk() bool {
 	l.core.mu.Lock()
-	risk := l.core.table.AtRisk(l.lease, clock.Now())
+	risk := l.core.table.AtRisk(l.lease, l.core.now())
 	l.core.mu.Unlock()
 	return risk && l.Valid()
 }
@@ -225,7 +224,7 @@ func (h *holding) lost() {
 	if h.lease.Cause == locktable.CauseGivenBack {
 		h.finish(ErrReleased)
 	} else {
-		h.finish(&LostError{h.key, Cause(h.lease.Cause), h.lease.Message})
+		h.finish(&LostError{h.key, Cause(h.lease.Cause), inWords(h.lease.Message)})
 	}
 }
 
@@ -245,7 +244,7 @@ func (h *holding) finish(err error) {
 		cancel(err)
 	}
 	if h.core.observer != (NopObserver{}) { // saves a system call
-		h.core.observer.Ended(h.parent, h.key, err, clock.Now()-h.lease.HeldAt)
+		h.core.observer.Ended(h.parent, h.key, err, h.core.now()-h.lease.HeldAt)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	pb "distlock.dev/client/go/distlockv1"
 	"distlock.dev/client/go/internal/locktable"
+	"distlock.dev/client/go/internal/process"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -139,7 +140,8 @@ func OnDisconnect(action DisconnectAction) Option {
 	return option(func(r *request) { r.spec.OnDisconnect = pb.OnDisconnect(action) })
 }
 
-// Owner is a label of the caller that others are shown: up to 256 bytes.
+// Owner is a label of the caller that others are shown: up to 256 bytes. Without it user@host:pid of this process, but
+// of Reentrant locks.
 func Owner(owner string) Option { return option(func(r *request) { r.spec.Owner = owner }) }
 
 // Metadata is shown to others, in addition to that of earlier options: up to 1 KiB in all.
@@ -210,6 +212,9 @@ func (w Want) request(groups ...[]Option) request {
 	texts := []struct{ field, text string }{{"key", spec.Key}, {"namespace", spec.Namespace}, {"owner", spec.Owner}}
 	for key, value := range spec.Metadata {
 		texts = append(texts, struct{ field, text string }{"metadata", key + value})
+	}
+	if spec.Owner == "" && !spec.Reentrant { // holds of one reentrant lock are those of one owner: that must be named
+		spec.Owner = process.Owner()
 	}
 	for _, one := range texts {
 		if !utf8.ValidString(one.text) {

@@ -12,7 +12,6 @@ import (
 
 	pb "distlock.dev/client/go/distlockv1"
 	"distlock.dev/client/go/internal/channel"
-	"distlock.dev/client/go/internal/clock"
 	"distlock.dev/client/go/internal/locktable"
 	"google.golang.org/grpc"
 )
@@ -27,7 +26,8 @@ type stream struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	over    bool        // the table has heard of its end; guarded by core.mu
+	over    bool        // the table has heard of its end; guarded by core.mu, as is the next one
+	writing bool        // a message is being sent
 	shown   string      // the authorization that the broker was shown last; of one look at a time
 	looking atomic.Bool // whether there is another one
 }
@@ -43,7 +43,7 @@ func newStream(c *core, index int) *stream {
 func (s *stream) run() {
 	defer close(s.ended)
 	defer s.cancel()
-	conn, err := channel.Open(s.address, s.core.grpcOptions)
+	conn, err := s.core.open(s.address)
 	if err == nil {
 		err = s.read(conn)
 		_ = conn.Close()
@@ -55,7 +55,7 @@ func (s *stream) run() {
 	s.core.onStreamEnd(s, failure)
 }
 
-func (s *stream) read(conn *grpc.ClientConn) error {
+func (s *stream) read(conn channel.Conn) error {
 	call, err := pb.NewLockServiceClient(conn).Session(channel.Noting(s.ctx, &s.shown), channel.SessionCodec())
 	if err != nil {
 		return err
@@ -99,10 +99,11 @@ func (s *stream) next() (message *pb.SessionRequest, isLast bool) {
 	if s.over {
 		return nil, true
 	}
-	message = s.link.Pack(clock.Now())
+	message = s.link.Pack(c.now())
 	if s.link.Authenticates && len(message.GetCommands()) > 0 && message.Commands[0].GetHeartbeat() != nil {
 		go s.showAnew()
 	}
+	s.writing = message != nil
 	c.arm()
 	return message, s.link.Said()
 }
@@ -113,16 +114,16 @@ func (s *stream) showAnew() {
 		return
 	}
 	defer s.looking.Store(false)
-	authorization := channel.Authorization(s.address)
+	authorization := s.core.access.Authorization(s.address)
 	if authorization == "" {
 		return
 	}
 	s.core.do(func(time.Duration, *locktable.Effects) {
-		if s.over || authorization == s.shown && !s.link.ProofRefused { // over: the link is another session's
+		if s.over || authorization == s.shown { // over: the link is another session's
 			return
 		}
 		s.shown = authorization
-		s.core.table.Authenticate(s.link, authorization)
+		s.core.table.Authenticate(s.link, authorization, func() { s.shown = "" }) // brought again with a later heartbeat
 	})
 }
 
@@ -133,7 +134,7 @@ func (c *core) onResponse(s *stream, response *pb.SessionResponse) {
 		c.mu.Unlock()
 		return
 	}
-	now, wasOpen := clock.Now(), s.link.Opened
+	now, wasOpen := c.now(), s.link.Opened
 	for _, event := range response.Events {
 		c.table.OnEvent(s.link, event, now, &fx)
 	}
@@ -162,7 +163,7 @@ func (c *core) onStreamEnd(s *stream, failure *locktable.Refusal) {
 	}
 	var fx locktable.Effects
 	c.mu.Lock()
-	c.breakOff(s, cause, why, failure, clock.Now(), &fx)
+	c.breakOff(s, cause, why, failure, c.now(), &fx)
 	if c.closing {
 		err = nil
 	}

@@ -13,7 +13,7 @@ var (
 	// ErrFailed: the lock was not granted in time. errors.As finds the *distlock.BusyError.
 	ErrFailed = errors.New("redsync: failed to acquire lock")
 
-	// ErrExtendFailed: the lock is not held any more, or WithExpiry ends it at a time that does not move.
+	// ErrExtendFailed: the lock is not held any more.
 	ErrExtendFailed = errors.New("redsync: failed to extend lock")
 
 	// ErrLockAlreadyExpired: the lock was lost before it was unlocked. errors.As finds the *distlock.LostError.

@@ -11,11 +11,9 @@
 //
 // What differs:
 //
-//   - The broker renews the lock. WithExpiry is no longer the time after which the lock is lost when nobody extends it:
-//     it becomes max_hold, the most that one Lock may last, 1 s or more. Without it the lock lasts until it is unlocked
-//     or its process ends.
-//   - Extend cannot move the end of a max_hold: it returns ErrExtendFailed when WithExpiry was given; without it there
-//     is nothing to extend, and it returns true while the lock is held.
+//   - The broker renews the lock, so that a program that has died holds it no longer than a few seconds. WithExpiry is a
+//     time of this process: the mutex gives the lock back then, and Extend moves that, as often as you like. Without
+//     WithExpiry the lock lasts until it is unlocked or its process ends, and there is nothing to extend.
 //   - Lock does not poll: it waits in line for as long as its tries would have taken, (tries - 1) times the delay; by
 //     default 31 times 150 ms. WithWait names another bound. With one try it does not queue.
 //   - A lock that was lost is lost at once: Valid looks at the clock, and needs no connection.
@@ -35,6 +33,7 @@ import (
 	"time"
 
 	distlock "distlock.dev/client/go"
+	"distlock.dev/client/go/internal/clock"
 )
 
 const (
@@ -72,7 +71,7 @@ type OptionFunc func(*Mutex)
 // Apply calls it.
 func (f OptionFunc) Apply(mutex *Mutex) { f(mutex) }
 
-// WithExpiry is the most that one Lock may last: see above.
+// WithExpiry is how long the lock lasts after Lock and after each Extend.
 func WithExpiry(expiry time.Duration) Option { return OptionFunc(func(m *Mutex) { m.expiry = expiry }) }
 
 // WithTries is how often the lock would be tried, and so how long Lock waits. 1: it does not wait.
@@ -124,8 +123,10 @@ type Mutex struct {
 	delay   DelayFunc
 	wait    time.Duration // below 0: by tries and delay
 
-	mu   sync.Mutex
-	held *distlock.Lock // nil before the first Lock
+	mu    sync.Mutex
+	held  *distlock.Lock // nil before the first Lock
+	until time.Duration  // of clock.Now: the end by expiry
+	timer *time.Timer    // nil without expiry; it only wakes, until decides
 }
 
 // Name is the mutex's name.
@@ -146,13 +147,44 @@ func (m *Mutex) Value() string {
 	return ""
 }
 
-// Until is when the lock ends without further word from the broker, which prolongs it; the zero time when it is not
-// held.
+// Until is when the lock ends by its expiry; without one, when it ends without further word from the broker, which
+// prolongs it. The zero time when it is not held.
 func (m *Mutex) Until() time.Time {
-	if held := m.Held(); held != nil {
-		return held.Deadline()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case !m.valid():
+		return time.Time{}
+	case m.timer != nil:
+		return time.Now().Add(m.until - clock.Now())
 	}
-	return time.Time{}
+	return m.held.Deadline()
+}
+
+// valid gives the lock back when its time is over. Under the mutex.
+func (m *Mutex) valid() bool {
+	if m.held != nil && m.timer != nil && clock.Now() >= m.until {
+		_ = m.held.Close()
+	}
+	return m.held != nil && m.held.Valid()
+}
+
+// extend has the lock last for the expiry from now on. Under the mutex.
+func (m *Mutex) extend() {
+	if m.expiry <= 0 {
+		return
+	}
+	if m.until = clock.Now() + m.expiry; m.timer != nil {
+		m.timer.Reset(m.expiry)
+		return
+	}
+	m.timer = time.AfterFunc(m.expiry, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.valid() {
+			m.timer.Reset(max(m.until-clock.Now(), time.Millisecond))
+		}
+	})
 }
 
 // TryLock is TryLockContext without a context.
@@ -178,14 +210,15 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 }
 
 func (m *Mutex) lock(ctx context.Context, wait time.Duration) error {
-	options := append(m.options[:len(m.options):len(m.options)], distlock.Wait(wait), distlock.MaxHold(m.expiry))
+	options := append(m.options[:len(m.options):len(m.options)], distlock.Wait(wait))
 	held, err := m.client.Lock(ctx, m.name, options...)
 	if err != nil {
 		return errorOf(err)
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.held = held
-	m.mu.Unlock()
+	m.extend()
 	return nil
 }
 
@@ -195,7 +228,13 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // UnlockContext gives the lock back, and waits for the answer. False and ErrLockAlreadyExpired when it was lost or
 // unlocked before.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
-	held := m.Held()
+	m.mu.Lock()
+	held := m.held
+	m.valid()
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.mu.Unlock()
 	if held == nil {
 		return false, ErrLockAlreadyExpired
 	}
@@ -209,11 +248,15 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 // Extend is ExtendContext without a context.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
-// ExtendContext has nothing to do while the broker renews the lock: true while it is held. ErrExtendFailed: see there.
-func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
-	if ok, err := m.ValidContext(ctx); !ok || m.expiry > 0 {
-		return false, errors.Join(ErrExtendFailed, err)
+// ExtendContext has the lock last for the expiry from now on, without a call to the broker. False and ErrExtendFailed
+// when it is not held any more.
+func (m *Mutex) ExtendContext(context.Context) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.valid() {
+		return false, ErrExtendFailed
 	}
+	m.extend()
 	return true, nil
 }
 
@@ -222,6 +265,7 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 
 // ValidContext tells whether the lock is held, by the clock, at this moment.
 func (m *Mutex) ValidContext(context.Context) (bool, error) {
-	held := m.Held()
-	return held != nil && held.Valid(), nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.valid(), nil
 }

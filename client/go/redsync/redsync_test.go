@@ -67,11 +67,44 @@ func TestTheOptions(t *testing.T) {
 		check(t, (spec.MaxWait.AsDuration()-want).Abs() < 100*time.Millisecond && spec.Owner == "me",
 			"mutex %d waits for %v", i, spec.MaxWait.AsDuration())
 	}
-	check(t, sent[3].GetAcquire().Locks[0].MaxHold.AsDuration() == 8*time.Second, "the expiry is max_hold")
-	limited := rs.NewMutex("k", redsync.WithExpiry(8*time.Second))
-	check(t, limited.Lock() == nil, "locked")
-	ok, err := limited.Extend()
-	check(t, !ok && errors.Is(err, redsync.ErrExtendFailed), "its end does not move: %v", err)
+}
+
+func TestAnExpiryThatIsExtended(t *testing.T) {
+	t.Parallel()
+	rs, broker := newRedsync(t)
+	const expiry = 200 * time.Millisecond
+	mutex := rs.NewMutex("k", redsync.WithExpiry(expiry))
+	began := time.Now()
+	last := began
+	check(t, mutex.Lock() == nil, "locked")
+	check(t, mutex.Until().After(began.Add(expiry/2)) && mutex.Until().Before(began.Add(expiry+time.Second)), "its end")
+	extended := 0
+	for ; time.Since(began) < 3*expiry; time.Sleep(time.Millisecond) {
+		asked := time.Now()
+		ok, err := mutex.Extend()
+		if !ok { // this machine has not run the test for the whole expiry
+			check(t, err == redsync.ErrExtendFailed && time.Since(last) >= expiry, "after %v: %v", time.Since(last), err)
+			t.Skip("too slow a machine")
+		}
+		last = asked
+		extended++
+	}
+	check(t, extended > 3 && len(broker.Session(1).Got("release")) == 0, "it lasts for as long as it is extended")
+	held := mutex.Held()
+	select {
+	case <-held.Context().Done(): // by itself
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	check(t, !held.Valid() && mutex.Until().IsZero(), "it has ended")
+	broker.Session(1).Await("release", 1)
+	ok, err := mutex.Extend()
+	check(t, !ok && err == redsync.ErrExtendFailed, "%v", err)
+	ok, err = mutex.Unlock()
+	check(t, !ok && errors.Is(err, redsync.ErrLockAlreadyExpired), "%v", err)
+	check(t, mutex.Lock() == nil, "locked again")
+	ok, err = mutex.Unlock()
+	check(t, ok && err == nil, "%v", err)
 }
 
 func TestATakenMutex(t *testing.T) {

@@ -43,6 +43,9 @@ func target(address string) (string, error) {
 	if family != "ipv4" && family != "ipv6" {
 		return address, checkPort(address)
 	}
+	if err := checkPort(literal); err != nil {
+		return "", err
+	}
 	found, err := netip.ParseAddrPort(literal)
 	if err != nil {
 		return "", fmt.Errorf("distlock: the address %q has no number of a host and a port; write ipv4:127.0.0.1:7420, "+

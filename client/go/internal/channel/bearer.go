@@ -19,9 +19,12 @@ const (
 // name:sha256, or the hash alone.
 var lineOfBroker = regexp.MustCompile(`^(.*:)?[0-9a-f]{64}$`)
 
-// bearer shows the token in the file that DISTLOCK_TOKEN_FILE names with each call. The file is read anew for each,
-// because whoever issues tokens replaces it before the old one expires. The token leaves this machine in no plain text.
-type bearer struct{ address string }
+// bearer shows the token with each call. A file is read anew for each, because whoever issues tokens replaces it before
+// the old one expires. The token leaves this machine in no plain text.
+type bearer struct {
+	access  Access
+	address string
+}
 
 type shownKey struct{}
 
@@ -33,7 +36,7 @@ func Noting(ctx context.Context, shown *string) context.Context {
 // GetRequestMetadata is of credentials.PerRPCCredentials. Without a token that can be shown it adds nothing, and the
 // broker says what it misses.
 func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
-	authorization := Authorization(b.address)
+	authorization := b.access.Authorization(b.address)
 	if shown, noting := ctx.Value(shownKey{}).(*string); noting {
 		*shown = authorization
 	}
@@ -43,51 +46,65 @@ func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 	return map[string]string{"authorization": authorization}, nil
 }
 
-// Authorization is what the file says now; "" when there is no token that can be shown to this address.
-func Authorization(address string) string {
-	path := os.Getenv(tokenFile)
-	if path == "" || !keepsSecrets(address) {
-		return ""
+// token is what there is to be shown now, and where it comes from; "", "" when that is nowhere.
+func (a Access) token() (text, source string, err error) {
+	path, name := a.TokenFile, "the token file"
+	if a.Token != "" {
+		return a.Token, "the token", nil
 	}
-	text, err := os.ReadFile(path)
-	if err != nil || len(text) > mostTokenBytes {
-		return ""
+	if path == "" {
+		path, name = os.Getenv(tokenFile), tokenFile
 	}
-	token := strings.TrimSpace(string(text))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ""
+	if path == "" {
+		return "", "", nil
 	}
-	return "Bearer " + token
+	read, err := os.ReadFile(path)
+	return string(read), fmt.Sprintf("%s: %q", name, path), err
 }
 
-// CheckToken tells why the file that DISTLOCK_TOKEN_FILE names holds no token, if one of the addresses would be shown
-// it.
-func CheckToken(addresses []string) error {
-	path := os.Getenv(tokenFile)
-	if path == "" || !slices.ContainsFunc(addresses, keepsSecrets) {
+// problemOf says why a text is no token; "" when it is one.
+func problemOf(text string) string {
+	token := strings.TrimSpace(text)
+	switch lines := strings.Count(token, "\n") + 1; {
+	case token == "":
+		return "is empty"
+	case lines > 1:
+		return fmt.Sprintf("has %d lines; it must hold the token alone", lines)
+	case lineOfBroker.MatchString(token):
+		return "holds a hash, which is for the broker's --token-file; it must hold the token"
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "holds no token: it has a space, or a character that is not ASCII"
+	case len(text) > mostTokenBytes:
+		return "is larger than 16 KiB"
+	}
+	return ""
+}
+
+// Authorization is what is shown to this address now; "" when there is no token that can be shown.
+func (a Access) Authorization(address string) string {
+	if !keepsSecrets(address) {
+		return ""
+	}
+	text, _, err := a.token()
+	if err != nil || problemOf(text) != "" {
+		return ""
+	}
+	return "Bearer " + strings.TrimSpace(text)
+}
+
+// CheckToken tells why there is no token where one is named, if one of the addresses would be shown it.
+func (a Access) CheckToken(addresses []string) error {
+	if !slices.ContainsFunc(addresses, keepsSecrets) {
 		return nil
 	}
-	text, err := os.ReadFile(path)
+	text, source, err := a.token()
 	if err != nil {
-		return fmt.Errorf("distlock: %s: %w", tokenFile, err)
+		return fmt.Errorf("distlock: %s: %w", source, err)
 	}
-	token := strings.TrimSpace(string(text))
-	problem := ""
-	if lines := strings.Count(token, "\n") + 1; token == "" {
-		problem = "is empty"
-	} else if lines > 1 {
-		problem = fmt.Sprintf("has %d lines; it must hold the token alone", lines)
-	} else if lineOfBroker.MatchString(token) {
-		problem = "holds a hash, which is for the broker's --token-file; it must hold the token"
-	} else if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		problem = "holds no token: it has a space, or a character that is not ASCII"
-	} else if len(text) > mostTokenBytes {
-		problem = "is larger than 16 KiB"
+	if problem := problemOf(text); problem != "" && source != "" {
+		return fmt.Errorf("distlock: %s %s", source, problem)
 	}
-	if problem == "" {
-		return nil
-	}
-	return fmt.Errorf("distlock: %s: %q %s", tokenFile, path, problem)
+	return nil
 }
 
 // RequireTransportSecurity is of credentials.PerRPCCredentials.

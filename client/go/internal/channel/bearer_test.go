@@ -4,6 +4,7 @@ package channel
 
 import (
 	"context"
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ func TestTheTokenIsReadAnewForEachCallAndStaysHere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	shown := func(target string) string {
 		t.Helper()
-		metadata, err := bearer{target}.GetRequestMetadata(context.Background())
+		metadata, err := bearer{Access{}, target}.GetRequestMetadata(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func TestTheTokenIsReadAnewForEachCallAndStaysHere(t *testing.T) {
 	}
 	write("two")
 	var noted string
-	if _, err := (bearer{"unix:///s"}).GetRequestMetadata(Noting(context.Background(), &noted)); err != nil {
+	if _, err := (bearer{Access{}, "unix:///s"}).GetRequestMetadata(Noting(context.Background(), &noted)); err != nil {
 		t.Fatal(err)
 	}
 	if noted != "Bearer two" {
@@ -68,7 +69,7 @@ func TestAFileWithoutATokenIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	t.Setenv(tokenFile, path)
 	check := func(addresses ...string) string {
-		if err := CheckToken(addresses); err != nil {
+		if err := (Access{}).CheckToken(addresses); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -94,6 +95,36 @@ func TestAFileWithoutATokenIsNamed(t *testing.T) {
 		}
 		if got := check("unix:///s"); (problem == "") != (got == "") || !strings.Contains(got, problem) {
 			t.Errorf("%.20q: %s", text, got)
+		}
+	}
+}
+
+func TestWhatAnOptionNamesGoesBeforeTheEnvironment(t *testing.T) {
+	folder := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Setenv(tokenFile, file("a", "of the environment"))
+	t.Setenv("DISTLOCK_TLS_CA", filepath.Join(folder, "missing"))
+	named := Access{TokenFile: file("b", "two\n"), TLS: &tls.Config{ServerName: "other"}}
+	if got := named.Authorization("unix:///s"); got != "Bearer two" {
+		t.Errorf("of the file: %q", got)
+	}
+	if got := (Access{Token: "one", TokenFile: named.TokenFile}).Authorization("unix:///s"); got != "Bearer one" {
+		t.Errorf("the token itself: %q", got)
+	}
+	if _, secured, err := named.transport("tls://a:1"); err != nil || secured.Info().SecurityProtocol != "tls" {
+		t.Errorf("its TLS: %v", err)
+	}
+	for problem, access := range map[string]Access{
+		"the token file: ": {TokenFile: filepath.Join(folder, "none")}, "the token has 2 lines": {Token: "a\nb"},
+	} {
+		if err := access.CheckToken([]string{"unix:///s"}); err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%q: %v", problem, err)
 		}
 	}
 }

@@ -36,16 +36,17 @@ func TestSplit(t *testing.T) {
 
 func TestAPortIsNeededAndFits(t *testing.T) {
 	for address, problem := range map[string]string{
-		"127.0.0.1":         "has no port; write 127.0.0.1:7420",
-		"tls://broker":      "has no port; write tls://broker:7420",
-		"dns:///broker":     "has no port; write dns:///broker:7420",
-		"broker:":           "has no port; write broker:7420",
-		"[::1]":             "has no port; write [::1]:7420",
-		"::1":               "is IPv6 without brackets; write [::1]:7420",
-		"127.0.0.1:72956":   "has the port 72956; a port is a number of 1..65535",
-		"tls://broker:0":    "has the port 0; a port is a number of 1..65535",
-		"a:1,broker:locks":  "has the port locks; a port is a number of 1..65535",
-		"tls://[::1]:65536": "has the port 65536; a port is a number of 1..65535",
+		"127.0.0.1":          "has no port; write 127.0.0.1:7420",
+		"tls://broker":       "has no port; write tls://broker:7420",
+		"dns:///broker":      "has no port; write dns:///broker:7420",
+		"broker:":            "has no port; write broker:7420",
+		"[::1]":              "has no port; write [::1]:7420",
+		"::1":                "is IPv6 without brackets; write [::1]:7420",
+		"127.0.0.1:72956":    "has the port 72956; a port is a number of 1..65535",
+		"tls://broker:0":     "has the port 0; a port is a number of 1..65535",
+		"a:1,broker:locks":   "has the port locks; a port is a number of 1..65535",
+		"tls://[::1]:65536":  "has the port 65536; a port is a number of 1..65535",
+		"ipv4:1.2.3.4:70000": "has the port 70000; a port is a number of 1..65535",
 	} {
 		if found, err := Split(address); err == nil || !strings.HasSuffix(err.Error(), problem) {
 			t.Errorf("%q: %v %v", address, found, err)

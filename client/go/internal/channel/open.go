@@ -3,6 +3,7 @@
 package channel
 
 import (
+	"crypto/tls"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,16 +13,30 @@ import (
 
 const largestMessage = 4 << 20
 
-// Open makes a connection of its own, with the settings of "Messages and connection" in session.md. more may override
-// them.
-func Open(address string, more []grpc.DialOption) (*grpc.ClientConn, error) {
-	target, secured, err := transport(address)
+// Access is whom a client trusts, how it proves who it is, and what else its connections have. What is not set comes
+// from the environment, at each use.
+type Access struct {
+	TLS       *tls.Config
+	Token     string
+	TokenFile string
+	Options   []grpc.DialOption // may override those of this package
+}
+
+// Conn is what this package's user needs of a connection.
+type Conn interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// Open makes a connection of its own, with the settings of "Messages and connection" in session.md.
+func (a Access) Open(address string) (Conn, error) {
+	target, secured, err := a.transport(address)
 	if err != nil {
 		return nil, err
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secured),
-		grpc.WithPerRPCCredentials(bearer{address}),
+		grpc.WithPerRPCCredentials(bearer{a, address}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDisableRetry(), // the lock table decides what is sent again
@@ -36,5 +51,5 @@ func Open(address string, more []grpc.DialOption) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithIdleTimeout(0),
 	}
-	return grpc.NewClient(target, append(options, more...)...)
+	return grpc.NewClient(target, append(options, a.Options...)...)
 }

@@ -16,12 +16,15 @@ import (
 
 const tlsScheme = "tls://"
 
-// transport is the target without the scheme, and how to reach it: TLS for tls://host:port, by the files that
-// DISTLOCK_TLS_CA, _CERT and _KEY name. Each connection reads them anew.
-func transport(target string) (string, credentials.TransportCredentials, error) {
+// transport is the target without the scheme, and how to reach it: TLS for tls://host:port, by a.TLS, or else by the
+// files that DISTLOCK_TLS_CA, _CERT and _KEY name. Each connection reads them anew.
+func (a Access) transport(target string) (string, credentials.TransportCredentials, error) {
 	address, secure := strings.CutPrefix(target, tlsScheme)
 	if !secure {
 		return target, insecure.NewCredentials(), nil
+	}
+	if a.TLS != nil {
+		return address, credentials.NewTLS(a.TLS), nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: os.Getenv("DISTLOCK_TLS_SERVER_NAME")}
 	if path := os.Getenv("DISTLOCK_TLS_CA"); path != "" {

@@ -14,19 +14,20 @@ import (
 func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, fx *Effects) {
 	link.onEvent(event.Id)
 	lease := t.live[event.Id]
-	has := lease != nil && lease.link == link
+	if lease != nil && lease.link != link {
+		lease = nil // it is another session's
+	}
 	switch what := event.Event.(type) {
 	case *pb.SessionEvent_Granted:
 		t.onGranted(link, event.Id, what.Granted, now, fx)
 	case *pb.SessionEvent_Released:
 		// Under the acquire's own id: another program that knows the lease_id has released the lease.
-		if !t.answer(event.Id, answer{outcome: what.Released.Outcome}, now, fx) && has {
+		if !t.answer(event.Id, answer{outcome: what.Released.Outcome}, now, fx) && lease != nil {
 			t.onGone(lease, CauseReleased, "released by its lease_id", fx)
 		}
 	case *pb.SessionEvent_HeartbeatAck:
 		t.onAck(link, what.HeartbeatAck, now, fx)
 	case *pb.SessionEvent_Refused:
-		link.ProofRefused = link.ProofRefused || event.Id == link.proof
 		reason := nameOf(what.Refused.Reason.String(), "REFUSAL_REASON_")
 		t.onRefused(link, event.Id, &Refusal{Reason: reason, Wire: what.Refused}, now, fx)
 	case *pb.SessionEvent_Opened:
@@ -34,13 +35,13 @@ func (t *Table) OnEvent(link *Link, event *pb.SessionEvent, now time.Duration, f
 	case *pb.SessionEvent_Draining:
 		link.drainedAt = now + span(what.Draining.TimeLeft)
 		if t.config.Brokers == 1 || !link.adopts {
-			t.DrainingFor = span(what.Draining.TimeLeft)
+			tell(t.config.OnDraining, span(what.Draining.TimeLeft), fx)
 		}
 		t.drains(link, now)
-	case *pb.SessionEvent_Downgraded:
+	case *pb.SessionEvent_Downgraded, *pb.SessionEvent_Authenticated:
 		t.answer(event.Id, answer{}, now, fx)
 	}
-	if !has {
+	if lease == nil {
 		return
 	}
 	switch what := event.Event.(type) {

@@ -98,8 +98,7 @@ type Request struct {
 	waitUntil  time.Duration
 	stranded   time.Duration // since when no broker has this request; Never: one has
 	turnedAway bool          // refused by a draining broker
-	bytes      int
-	requestID  string // of its place in the queue; one try has none
+	requestID  string        // of its place in the queue; one try has none
 }
 
 // Answered tells whether the program has its answer. Guarded by the table's mutex.
@@ -168,17 +167,10 @@ func (l *Lease) causeNow(cause string, now time.Duration) string {
 	return cause
 }
 
-// name is that of a lock, and of one grant of it.
-type name struct {
-	namespace, key string
-	token          int64
-}
-
-func (l *Lease) name() name { return name{l.Spec.Namespace, l.Spec.Key, l.Token} }
-
 // same tells whether two are holds of one reentrant lease.
 func (l *Lease) same(other *Lease) bool {
-	return l == other || (l.Spec.Reentrant && other.Spec.Reentrant && l.name() == other.name())
+	return l == other || (l.Spec.Reentrant && other.Spec.Reentrant && l.Token == other.Token &&
+		l.Spec.Key == other.Spec.Key && l.Spec.Namespace == other.Spec.Namespace)
 }
 
 // change is what others are to see of a held lease, until an adoption in its session shows it.
@@ -196,11 +188,9 @@ type answer struct {
 	broken  bool // the stream ended without one
 }
 
-// question is a command that waits for its answer, but for acquires. One of the last three hears it.
+// question is a command, but no acquire, whose answer somebody hears.
 type question struct {
 	link  *Link
-	back  *giving
-	moves *Lease
 	heard func(answer, time.Duration, *Effects)
 }
 
@@ -225,12 +215,12 @@ const (
 
 // better is the outcome of two sessions of which only one has had the lease. One of a newer contract is not known.
 func better(a, b pb.ReleaseOutcome) pb.ReleaseOutcome {
-	switch {
-	case a == released || b == released:
-		return released
-	case a == stillHeld || b == stillHeld:
-		return stillHeld
-	case a == alreadyGone && b == alreadyGone:
+	for _, best := range []pb.ReleaseOutcome{released, stillHeld} {
+		if a == best || b == best {
+			return best
+		}
+	}
+	if a == alreadyGone && b == alreadyGone {
 		return alreadyGone
 	}
 	return unknown

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -21,8 +22,6 @@ const (
 const (
 	frame           = 8        // tag and length of a command in its message, at most
 	messageBytes    = 64 << 10 // before the broker has told its limit
-	smallBytes      = 32       // of a release, cancel, heartbeat or goodbye, at most
-	timeBytes       = 24       // of a max_wait, at most
 	mostAhead       = 256      // commands without an event, where the broker tells no limit
 	defaultValidity = 3 * time.Second
 	leastPause      = 10 * time.Millisecond
@@ -81,19 +80,12 @@ func (b *belief) overdue(deadline, now time.Duration) bool {
 	return b.unanswered() > 0 && now-since >= (deadline-since)/2
 }
 
-// outgoing is a command that is not sent yet, and how many bytes it has at most.
-type outgoing struct {
-	command *pb.SessionCommand
-	bytes   int
-}
-
 // unanswered are the ids of a command that is sent and has had no event.
 type unanswered struct{ first, last int64 }
 
 // Link is a session with a broker, or the place for the next one; and the commands that it has not sent yet.
 type Link struct {
-	commands      []outgoing
-	urgent        []outgoing // these go before the others, and wait for no answers: heartbeats, cancels
+	commands      []*pb.SessionCommand // those without an id, which wait for no answers, go first
 	ahead         []unanswered
 	mostAhead     int
 	maxBytes      int
@@ -101,9 +93,7 @@ type Link struct {
 	streaming     bool // there is a stream, opened or not
 	Opened        bool // the broker has answered the OpenSession
 	adopts        bool
-	Authenticates bool  // the broker takes another token for this session
-	proof         int64 // id of the command that brought the last proof; 0: the call did
-	ProofRefused  bool  // the broker has refused that one
+	Authenticates bool // the broker takes another token for this session
 	draining      bool
 	leaving       bool // the goodbye is said, or will be by the next message
 	heartbeatDue  bool
@@ -128,29 +118,28 @@ func (l *Link) usable() bool { return l.streaming && !l.leaving }
 // movable tells whether another session can adopt what this one has.
 func (l *Link) movable() bool { return l.adopts && !l.leaving }
 
-// add has a command sent that has at most so many bytes. Nothing follows the goodbye.
-func (l *Link) add(command *pb.SessionCommand, most int) {
+// add has a command sent. Nothing follows the goodbye.
+func (l *Link) add(command *pb.SessionCommand) {
 	if !l.leaving {
-		l.commands = append(l.commands, outgoing{command, most + frame})
+		l.commands = append(l.commands, command)
 	}
 }
 
 // drop takes a command back that has not been sent. False: it has.
 func (l *Link) drop(id int64) bool {
 	before := len(l.commands)
-	l.commands = slices.DeleteFunc(l.commands, func(one outgoing) bool { return one.command.Id == id })
+	l.commands = slices.DeleteFunc(l.commands, func(one *pb.SessionCommand) bool { return one.Id == id })
 	return len(l.commands) < before
 }
 
-// room is how many commands may be sent now.
-func (l *Link) room() int {
-	if l.leaving {
-		return len(l.commands) // the goodbye, and what had room before it
-	}
-	return min(max(l.mostAhead-len(l.ahead), 0), len(l.commands))
+// waits tells whether a command must wait for answers to others. One without an id never does.
+func (l *Link) waits(next *pb.SessionCommand) bool {
+	return next.Id != 0 && len(l.ahead) >= l.mostAhead
 }
 
-func (l *Link) ready() bool { return l.heartbeatDue || len(l.urgent) > 0 || l.room() > 0 }
+func (l *Link) ready() bool {
+	return l.heartbeatDue || len(l.commands) > 0 && !l.waits(l.commands[0])
+}
 
 // onEvent: the command with this id is not unanswered any more. Of several locks the first event counts.
 func (l *Link) onEvent(id int64) {
@@ -165,37 +154,25 @@ func (l *Link) Pack(now time.Duration) *pb.SessionRequest {
 	if !l.ready() {
 		return nil
 	}
+	message, count, left := &pb.SessionRequest{}, 0, l.maxBytes-2*frame // a heartbeat has no more
 	if l.heartbeatDue {
-		beat := &pb.SessionCommand{Command: &pb.SessionCommand_Heartbeat{
-			Heartbeat: &pb.Heartbeat{Seq: l.session.send(now)}}}
-		l.urgent = slices.Insert(l.urgent, 0, outgoing{beat, smallBytes})
+		message.Commands = append(message.Commands, &pb.SessionCommand{Command: &pb.SessionCommand_Heartbeat{
+			Heartbeat: &pb.Heartbeat{Seq: l.session.send(now)}}})
 		l.heartbeatDue, l.heartbeatAt = false, now+l.interval
 	}
-	message := &pb.SessionRequest{}
-	left := l.take(message, &l.urgent, len(l.urgent), l.maxBytes)
-	if len(l.urgent) == 0 {
-		l.take(message, &l.commands, l.room(), left)
-	}
-	return message
-}
-
-// take moves commands into a message that has so many bytes left: at least one, if it goes alone.
-func (l *Link) take(message *pb.SessionRequest, queue *[]outgoing, most, left int) int {
-	count := 0
-	message.Commands = slices.Grow(message.Commands, most)
-	for _, next := range (*queue)[:most] {
-		if left -= next.bytes; left < 0 && len(message.Commands) > 0 {
+	for _, next := range l.commands {
+		if left -= proto.Size(next) + frame; l.waits(next) || (left < 0 && len(message.Commands) > 0) {
 			break
 		}
-		if next.command.GetOpen() != nil {
+		if next.GetOpen() != nil {
 			l.ahead = append(l.ahead, unanswered{}) // its event has no id
-		} else if id := next.command.Id; id != 0 {
-			ids := max(len(next.command.GetAcquire().GetLocks()), int(next.command.GetAdopt().GetHoldCount()), 1)
-			l.ahead = append(l.ahead, unanswered{id, id + int64(ids) - 1})
+		} else if next.Id != 0 {
+			ids := max(len(next.GetAcquire().GetLocks()), int(next.GetAdopt().GetHoldCount()), 1)
+			l.ahead = append(l.ahead, unanswered{next.Id, next.Id + int64(ids) - 1})
 		}
-		message.Commands = append(message.Commands, next.command)
+		message.Commands = append(message.Commands, next)
 		count++
 	}
-	*queue = slices.Delete(*queue, 0, count)
-	return left
+	l.commands = slices.Delete(l.commands, 0, count)
+	return message
 }

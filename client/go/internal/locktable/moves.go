@@ -4,6 +4,7 @@ package locktable
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -51,7 +52,6 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 	t.movesAt, t.moving = Never, false
 	link := t.Link()
 	ready := link.Opened && !link.leaving && !link.draining
-	groups := map[name][]*Lease{} // the holds of each reentrant lease
 	for _, lease := range t.ordered() {
 		if lease.Phase() != Held || (lease.link == link && lease.change == nil) {
 			continue
@@ -60,15 +60,12 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 		switch {
 		case !ready || lease.stays || t.adopter(lease) != nil || (lease.link != nil && !lease.link.movable()):
 		case !link.adopts:
-			t.stay(lease, now)
-		case lease.Spec.Reentrant:
-			groups[lease.name()] = append(groups[lease.name()], lease)
+			t.stay(lease, now, fx)
 		default:
-			t.move(link, lease)
+			t.move(link, slices.DeleteFunc(t.holdsOf(lease), func(hold *Lease) bool {
+				return t.adopter(hold) != nil || (hold.link == link && hold.change == nil)
+			}))
 		}
-	}
-	for _, holds := range groups {
-		t.move(link, holds...)
 	}
 	if ready {
 		t.freeLeftovers(link)
@@ -91,7 +88,7 @@ func adopt(lease *Lease, key string, holds int) *pb.SessionCommand {
 }
 
 // move has the holds of one reentrant lease, or another lease, adopted.
-func (t *Table) move(link *Link, holds ...*Lease) {
+func (t *Table) move(link *Link, holds []*Lease) {
 	key := ""
 	for _, hold := range holds {
 		if hold.downgrading > 0 {
@@ -104,12 +101,18 @@ func (t *Table) move(link *Link, holds ...*Lease) {
 	command.Id = t.takeIDs(len(holds))
 	for i, hold := range holds {
 		hold.toID, hold.moveKey = command.Id+int64(i), key
-		t.asked[hold.toID] = question{link: link, moves: hold}
+		t.asked[hold.toID] = question{link, func(a answer, now time.Duration, fx *Effects) {
+			if a.grant != nil {
+				t.onAdopted(link, hold, a.grant, now, fx)
+			} else if a.refusal != nil {
+				t.onNotAdopted(link, hold, a.refusal, now, fx)
+			}
+		}}
 		if hold.change != nil {
 			hold.change.sent = hold.change.spec
 		}
 	}
-	link.add(command, proto.Size(command))
+	link.add(command)
 }
 
 // freeLeftovers adopts and releases: an adoption that was under way may have changed the lease_id. Nobody believes in
@@ -119,8 +122,7 @@ func (t *Table) freeLeftovers(link *Link) {
 	t.leftovers = nil
 	for _, back := range left {
 		if !link.adopts {
-			t.ask(question{link: link}, &pb.SessionCommand{Command: &pb.SessionCommand_Release{
-				Release: &pb.ReleaseLease{LeaseId: back.lease.LeaseID, Lapsed: back.lapsed}}})
+			t.sendRelease(link, 0, back)
 			continue
 		}
 		again := func(a answer, now time.Duration, _ *Effects) {
@@ -128,7 +130,7 @@ func (t *Table) freeLeftovers(link *Link) {
 				t.leaveOver(back, now+pauseOf(a.refusal))
 			}
 		}
-		t.sendRelease(link, t.ask(question{link: link, heard: again}, adopt(back.lease, back.key, 1)), back)
+		t.sendRelease(link, t.ask(link, adopt(back.lease, back.key, 1), again), back)
 	}
 }
 
@@ -185,7 +187,7 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 			t.tellChange(hold, refusal, fx)
 			t.moveAt(now) // without the change it may do
 		case refusal.Permanent():
-			t.stay(hold, now)
+			t.stay(hold, now, fx)
 		default:
 			t.moveAt(now + pauseOf(refusal))
 		}
@@ -196,11 +198,11 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 }
 
 // stay: no broker can adopt it. It stays where it is, and is lost when that broker goes.
-func (t *Table) stay(lease *Lease, now time.Duration) {
+func (t *Table) stay(lease *Lease, now time.Duration, fx *Effects) {
 	lease.stays, lease.moveKey = true, ""
 	t.sendDowngrades(lease)
 	if lease.link != nil && lease.link.drainedAt != Never {
-		t.DrainingFor = max(lease.link.drainedAt-now, 0)
+		tell(t.config.OnDraining, max(lease.link.drainedAt-now, 0), fx)
 		lease.link.drainedAt = Never
 	}
 }
@@ -231,9 +233,9 @@ func (t *Table) sendDowngrades(lease *Lease) {
 		for _, hold := range holds {
 			hold.downgrading++
 		}
-		heard := func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, told, a.refusal, now, fx) }
-		t.ask(question{link: lease.link, heard: heard}, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
-			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}})
+		t.ask(lease.link, &pb.SessionCommand{Command: &pb.SessionCommand_Downgrade{
+			Downgrade: &pb.DowngradeLease{AcquireId: lease.id}}},
+			func(a answer, now time.Duration, fx *Effects) { t.onDowngraded(holds, told, a.refusal, now, fx) })
 	}
 	lease.downgrades = nil
 }
@@ -255,8 +257,14 @@ func (t *Table) onDowngraded(holds []*Lease, told func(*Refusal), refusal *Refus
 // leave says goodbye behind what may be sent now, so that the broker ends the stream in good order and frees what it
 // has not heard of. Waiting requests go to the next stream.
 func (t *Table) leave(link *Link) {
-	link.commands = link.commands[:link.room()]
-	link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}}, smallBytes)
+	room, sent := link.mostAhead-len(link.ahead), 0
+	link.commands = slices.DeleteFunc(link.commands, func(one *pb.SessionCommand) bool {
+		if one.Id != 0 {
+			sent++
+		}
+		return sent > room
+	})
+	link.add(&pb.SessionCommand{Command: &pb.SessionCommand_Goodbye{Goodbye: &pb.Goodbye{}}})
 	link.leaving, link.heartbeatDue, link.heartbeatAt = true, false, Never
 	for _, request := range t.waiting() {
 		if request.link() == link {
@@ -281,4 +289,7 @@ func (t *Table) leaveWhenEmpty(link *Link) {
 }
 
 // giveUp has a former session free what it has granted, but what has gone to another one: that is never believed in.
-func (t *Table) giveUp(link *Link, id int64) { link.add(release(t.takeIDs(1), id, false), smallBytes) }
+func (t *Table) giveUp(link *Link, id int64) {
+	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Release{
+		Release: &pb.ReleaseLease{AcquireId: id}}})
+}

@@ -16,25 +16,15 @@ import (
 // onQueued may be nil.
 func (t *Table) Acquire(specs []*pb.LockSpec, wait time.Duration, answer func(*Refusal),
 	onQueued func(*pb.AcquireQueued), now time.Duration, fx *Effects) *Request {
-	made := &struct { // one allocation for all
-		request Request
-		lease   [1]Lease
-		listed  [1]*Lease
-	}{request: Request{answer: answer, onQueued: onQueued, asked: now, waitUntil: Never, stranded: Never, bytes: 64}}
-	request, leases := &made.request, made.lease[:]
-	if request.Leases = made.listed[:0]; len(specs) > 1 {
-		leases = make([]Lease, len(specs))
-	}
+	request := &Request{answer: answer, onQueued: onQueued, asked: now, waitUntil: Never, stranded: Never}
 	first := t.takeIDs(len(specs))
 	for i, spec := range specs {
 		if wait <= OneTry {
 			spec.MaxWait = &durationpb.Duration{}
 		}
-		lease := &leases[i]
-		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
+		lease := &Lease{id: first + int64(i), request: request, Spec: spec}
 		request.Leases = append(request.Leases, lease)
 		t.live[lease.id] = lease
-		request.bytes += proto.Size(spec) + frame
 	}
 	if t.closed {
 		t.refuse(request, Refuse(ClientClosed, "the client was closed"), fx)
@@ -138,8 +128,7 @@ func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 		session: belief{lastAcked: -1, deadline: now + t.config.ConnectTimeout}}
 	link.session.sentAt[0] = now
 	opening := &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}
-	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{Open: opening}},
-		proto.Size(opening)+smallBytes)
+	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{Open: opening}})
 	t.sessions++
 	for _, lease := range t.live {
 		lease.stays = false
@@ -147,12 +136,15 @@ func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 	t.sendHeldBack(now, fx)
 }
 
-// Authenticate shows another token to the session's broker, if that takes one. The answer changes nothing here.
-func (t *Table) Authenticate(link *Link, authorization string) {
+// Authenticate shows another token to the session's broker, if that takes one. refused: it does not let that one in.
+func (t *Table) Authenticate(link *Link, authorization string, refused func()) {
 	if link.Authenticates && link.usable() {
-		link.proof, link.ProofRefused = t.takeIDs(1), false
-		link.add(&pb.SessionCommand{Id: link.proof, Command: &pb.SessionCommand_Authenticate{
-			Authenticate: &pb.Authenticate{Authorization: authorization}}}, len(authorization)+smallBytes)
+		t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Authenticate{
+			Authenticate: &pb.Authenticate{Authorization: authorization}}}, func(a answer, _ time.Duration, _ *Effects) {
+			if a.refusal != nil {
+				refused()
+			}
+		})
 	}
 }
 

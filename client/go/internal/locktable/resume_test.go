@@ -149,3 +149,22 @@ func TestWhatIsShownOfALeaseChanges(t *testing.T) {
 	s.lose(h, "FORCED")
 	s.check(len(told) == 4 && told[3].Reason == "NOT_HOLDER", "a lost one shows nothing any more")
 }
+
+func TestAReleaseDuringAChangeNamesTheLeaseByItsID(t *testing.T) {
+	says(t, "A former session whose broker does not drain is told the lease_id instead")
+	s := opened(t)
+	h := s.hold(key("k"), &pb.Grant{LeaseId: "before"})
+	var told []*Refusal
+	adopt := s.only(proclaim(s, h, "me", &told), "adopt")
+	var outcomes []pb.ReleaseOutcome
+	sent := s.release(h, func(one pb.ReleaseOutcome) { outcomes = append(outcomes, one) })
+	s.expect(sent, "release release")
+	former, next := sent[0].GetRelease(), sent[1].GetRelease()
+	s.check(former.LeaseId == "before" && former.AcquireId == 0, "the session has another id for it by now: %v", former)
+	s.check(next.AcquireId == adopt.Id && next.LeaseId == "" && !next.Lapsed && !former.Lapsed, "the adoption's: %v", next)
+	s.check(!h.held() && len(told) == 1 && told[0].Reason == "NOT_HOLDER", "it has ended at once")
+	link := s.table.Link()
+	s.released(link, sent[0].Id, pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE)
+	s.released(link, sent[1].Id, pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED)
+	s.check(len(outcomes) == 1 && outcomes[0] == pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED, "one outcome: %v", outcomes)
+}

@@ -68,12 +68,16 @@ type stage struct {
 	t     *testing.T
 	now   time.Duration
 	table *Table
+
+	draining []time.Duration // what the program was told
 }
 
 func newStage(t *testing.T, brokers int) *stage {
 	t.Helper()
-	s := &stage{t: t, now: 1000 * second, table: New(Config{
-		Address: "there", Brokers: brokers, Label: "test", UnreachableAfter: 10 * second, ConnectTimeout: 5 * second})}
+	s := &stage{t: t, now: 1000 * second}
+	s.table = New(Config{
+		Address: "there", Brokers: brokers, Label: "test", UnreachableAfter: 10 * second, ConnectTimeout: 5 * second,
+		OnDraining: func(left time.Duration) { s.draining = append(s.draining, left) }})
 	return s
 }
 

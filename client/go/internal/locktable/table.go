@@ -32,19 +32,19 @@ const (
 
 // Config is what the table knows of its client.
 type Config struct {
-	Address          string        // of all brokers, for messages
-	Brokers          int           // how many are known
-	Label            string        // of the program, at most 256 bytes
-	UnreachableAfter time.Duration // how long a request looks for a broker; 0: by its wait
-	ConnectTimeout   time.Duration // how long a broker may take to answer OpenSession
+	Address          string              // of all brokers, for messages
+	Brokers          int                 // how many are known
+	Label            string              // of the program, at most 256 bytes
+	UnreachableAfter time.Duration       // how long a request looks for a broker; 0: by its wait
+	ConnectTimeout   time.Duration       // how long a broker may take to answer OpenSession
+	OnDraining       func(time.Duration) // the broker goes down then, and not all can follow; may be nil
 }
 
 // Table is the lock table. Each request is answered once, and so is each release, downgrade and proclamation that asks
 // for an answer.
 type Table struct {
-	Links       [2]*Link
-	Present     int           // index of the link for new acquires
-	DrainingFor time.Duration // the broker goes down then, and not all can follow; Never: that need not be told
+	Links   [2]*Link
+	Present int // index of the link for new acquires
 
 	config      Config
 	live        map[int64]*Lease   // by id, in any phase but Ended
@@ -65,7 +65,7 @@ func New(config Config) *Table {
 	return &Table{
 		config: config, Links: [2]*Link{{}, {}}, live: map[int64]*Lease{}, asked: map[int64]question{}, nextID: 1,
 		prefix: append(make([]byte, 0, 64), secret()...), endsAt: Never, movesAt: Never,
-		DrainingFor: Never, lastFailure: noFailure}
+		lastFailure: noFailure}
 }
 
 func secret() string {
@@ -86,6 +86,25 @@ func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
 	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
 }
 
+// Count is how many leases are held, waited for, and at risk of the held ones.
+func (t *Table) Count(now time.Duration) (held, waiting, atRisk int) {
+	for _, lease := range t.live {
+		switch {
+		case lease.Phase() != Held:
+			waiting++
+		case now < lease.Deadline():
+			held++
+			if t.AtRisk(lease, now) {
+				atRisk++
+			}
+		}
+	}
+	return held, waiting, atRisk
+}
+
+// Drained tells whether nothing is held, waited for, or on its way back.
+func (t *Table) Drained() bool { return len(t.live)+len(t.asked)+len(t.leftovers) == 0 }
+
 func (t *Table) takeIDs(count int) int64 {
 	first := t.nextID
 	t.nextID += int64(count)
@@ -95,9 +114,6 @@ func (t *Table) takeIDs(count int) int64 {
 // Wake is when Tick must be called.
 func (t *Table) Wake() time.Duration {
 	wake := min(t.endsAt, t.movesAt)
-	if t.DrainingFor != Never {
-		wake = 0
-	}
 	for _, link := range t.Links {
 		if link.streaming {
 			wake = min(wake, link.session.deadline, link.heartbeatAt)
@@ -109,27 +125,20 @@ func (t *Table) Wake() time.Duration {
 // moveAt has sendMoves called then.
 func (t *Table) moveAt(at time.Duration) { t.movesAt = min(t.movesAt, at) }
 
-// ask sends a command whose answer somebody hears, or that the stream broke before; its id.
-func (t *Table) ask(asked question, command *pb.SessionCommand) int64 {
+// ask sends a command; heard is told its answer, or that the stream broke before. Its id.
+func (t *Table) ask(link *Link, command *pb.SessionCommand, heard func(answer, time.Duration, *Effects)) int64 {
 	command.Id = t.takeIDs(1)
-	t.asked[command.Id] = asked
-	asked.link.add(command, proto.Size(command))
+	t.asked[command.Id] = question{link, heard}
+	link.add(command)
 	return command.Id
 }
 
 // answer returns false when that was no command which was asked.
 func (t *Table) answer(id int64, answer answer, now time.Duration, fx *Effects) bool {
 	asked, found := t.asked[id]
-	defer delete(t.asked, id)
-	switch {
-	case asked.back != nil:
-		t.returned(asked.back, answer, fx)
-	case asked.moves != nil && answer.grant != nil:
-		t.onAdopted(asked.link, asked.moves, answer.grant, now, fx)
-	case asked.moves != nil && answer.refusal != nil:
-		t.onNotAdopted(asked.link, asked.moves, answer.refusal, now, fx)
-	case asked.heard != nil:
+	if found {
 		asked.heard(answer, now, fx)
+		delete(t.asked, id)
 	}
 	return found
 }
@@ -186,8 +195,8 @@ func (t *Table) withdraw(request *Request) {
 		case Granted:
 			t.sendRelease(link, lease.id, &giving{lease: lease})
 		case Waiting:
-			cancel := &pb.SessionCommand_Cancel{Cancel: &pb.CancelAcquire{AcquireId: lease.id}}
-			link.urgent = append(link.urgent, outgoing{&pb.SessionCommand{Command: cancel}, smallBytes})
+			link.commands = slices.Insert(link.commands, 0, &pb.SessionCommand{Command: &pb.SessionCommand_Cancel{
+				Cancel: &pb.CancelAcquire{AcquireId: lease.id}}})
 		}
 	}
 }
@@ -201,20 +210,7 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	}) {
 		return // the same owner holds the lock through another session: it would wait for itself here
 	}
-	if request.bytes > link.maxBytes {
-		if link.Opened {
-			t.refuse(request, Refuse("INVALID_ARGUMENT", fmt.Sprintf("the request has %d bytes, and this broker takes "+
-				"%d: ask for fewer locks at once", request.bytes, link.maxBytes)), fx)
-		}
-		return // goes when the broker has told its limit
-	}
-	made := &struct { // one allocation for all
-		command pb.SessionCommand
-		kind    pb.SessionCommand_Acquire
-		acquire pb.AcquireLocks
-		lock    [1]*pb.LockSpec
-	}{}
-	made.acquire.Locks, made.acquire.RequestId = made.lock[:0], request.requestID
+	acquire := &pb.AcquireLocks{RequestId: request.requestID}
 	for _, lease := range request.Leases {
 		if request.waitUntil != Never {
 			if lease.Spec.MaxWait != nil { // gRPC may still read the message that went before
@@ -222,12 +218,19 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 			}
 			lease.Spec.MaxWait = durationpb.New(max(request.waitUntil-now, leastWait))
 		}
-		made.acquire.Locks = append(made.acquire.Locks, lease.Spec)
+		acquire.Locks = append(acquire.Locks, lease.Spec)
+	}
+	if bytes := proto.Size(acquire) + frame; bytes > link.maxBytes {
+		if link.Opened {
+			t.refuse(request, Refuse("INVALID_ARGUMENT", fmt.Sprintf("the request has %d bytes, and this broker takes "+
+				"%d: ask for fewer locks at once", bytes, link.maxBytes)), fx)
+		}
+		return // goes when the broker has told its limit
+	}
+	for _, lease := range request.Leases {
 		lease.link = link
 	}
-	made.kind.Acquire = &made.acquire
-	made.command.Id, made.command.Command = request.first(), &made.kind
-	link.add(&made.command, request.bytes+timeBytes*len(request.Leases))
+	link.add(&pb.SessionCommand{Id: request.first(), Command: &pb.SessionCommand_Acquire{Acquire: acquire}})
 }
 
 func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
@@ -247,7 +250,7 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 		return []*Lease{lease}
 	}
 	var holds []*Lease
-	for _, other := range t.live {
+	for _, other := range t.ordered() {
 		if other.Phase() == Held && lease.same(other) {
 			holds = append(holds, other)
 		}
@@ -255,11 +258,15 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 	return holds
 }
 
+// sendRelease names the lease by its acquireID, or by its lease_id when that is 0.
 func (t *Table) sendRelease(link *Link, acquireID int64, back *giving) {
 	back.missing++
-	id := t.takeIDs(1)
-	t.asked[id] = question{link: link, back: back}
-	link.add(release(id, acquireID, back.lapsed), smallBytes)
+	release := &pb.ReleaseLease{AcquireId: acquireID, Lapsed: back.lapsed}
+	if acquireID == 0 {
+		release.LeaseId = back.lease.LeaseID
+	}
+	t.ask(link, &pb.SessionCommand{Command: &pb.SessionCommand_Release{Release: release}},
+		func(a answer, _ time.Duration, fx *Effects) { t.returned(back, a, fx) })
 }
 
 func (t *Table) returned(back *giving, a answer, fx *Effects) {
@@ -277,24 +284,10 @@ func (t *Table) returned(back *giving, a answer, fx *Effects) {
 	}
 }
 
-// release has one allocation for all.
-func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {
-	made := &struct {
-		command pb.SessionCommand
-		kind    pb.SessionCommand_Release
-		release pb.ReleaseLease
-	}{}
-	made.release.AcquireId, made.release.Lapsed = acquireID, lapsed
-	made.kind.Release = &made.release
-	made.command.Id, made.command.Command = id, &made.kind
-	return &made.command
-}
-
 // leaveOver is for the next session, which adopts the lease and releases it then.
 func (t *Table) leaveOver(back *giving, at time.Duration) {
-	if t.closed || back.lease.LeaseID == "" || t.any(func(hold *Lease) bool {
-		return hold != back.lease && hold.Phase() == Held && hold.same(back.lease)
-	}) {
+	if t.closed || back.lease.LeaseID == "" ||
+		slices.ContainsFunc(t.holdsOf(back.lease), func(hold *Lease) bool { return hold != back.lease }) {
 		return // in the last case other holds move it, with what is left of it
 	}
 	back.key, back.told, back.broken, back.outcome = cmp.Or(back.key, secret()), nil, false, alreadyGone
@@ -309,10 +302,15 @@ func (t *Table) adopter(lease *Lease) *Link { return t.asked[lease.toID].link }
 // no more. The program is told, unless it has given the lease back itself.
 func (t *Table) end(lease *Lease, cause, message string, gone bool, told func(pb.ReleaseOutcome), fx *Effects) {
 	back := &giving{lease: lease, lapsed: cause != CauseGivenBack, told: told, key: lease.moveKey, outcome: alreadyGone}
+	to := t.adopter(lease)
 	if lease.link != nil && !gone {
-		t.sendRelease(lease.link, lease.id, back)
+		known := lease.id
+		if to == lease.link { // which may have another id for it by now
+			known = 0
+		}
+		t.sendRelease(lease.link, known, back)
 	}
-	if to := t.adopter(lease); to != nil {
+	if to != nil {
 		t.sendRelease(to, lease.toID, back)
 		delete(t.asked, lease.toID)
 	}
