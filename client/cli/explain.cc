@@ -3,6 +3,7 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 
 #include <algorithm>
 
@@ -77,13 +78,19 @@ void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacl
       out.push_back(absl::StrCat(server->address, " refuses writes: ", server->refusal));
     }
   }
+  if (out.empty()) return;
   const size_t counted = servers.size() - out.size();
-  if (counted >= needed) return;
-  found.push_back(
-      {absl::StrCat("Of ", servers.size(), " servers ", counted, " count, and each grant needs ", needed, ".")});
-  for (std::string& one : out) absl::StrAppend(&found.back().advice, found.back().advice.empty() ? "" : "; ", one);
-  absl::StrAppend(&found.back().advice,
-                  ". Bring back those that are down or refuse writes; the others count again by themselves.");
+  const bool grants = counted >= needed;
+  // A minority that is out hides until the next server fails, so it is named before that.
+  const std::string spare = !grants              ? ""
+                            : counted == needed ? " Locks are granted; none will be when one more server is out."
+                                                : " Locks are granted.";
+  found.push_back({absl::StrCat("Of ", servers.size(), " servers ", counted, counted == 1 ? " counts" : " count",
+                                ", and each grant needs ", needed, ".", spare),
+                   absl::StrCat(absl::StrJoin(out, "; "),
+                                ". Bring back those that are down or refuse writes; the others count again by "
+                                "themselves."),
+                   !grants});
 }
 
 }  // namespace
