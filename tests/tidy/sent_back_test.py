@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of tests/security/sent_back.txt: each row names tests that there are, and each field of a request that holds
-an id, a token or the like has a row."""
+"""The table of tests/security/sent_back.txt: each row names tests that there are, and each field of a request that
+holds an id, a token or the like has a row."""
 import pathlib
 import re
 import unittest
