@@ -134,6 +134,21 @@ TEST(Explain, AQuorumThatHasLostAMinority) {
   EXPECT_FALSE(found[0].stops_all);
 }
 
+TEST(Explain, AServerOfAQuorumThatTheBrokerHasNeverReached) {
+  BrokerStatus status = Broker({Node("a:6379"), Node("b:1")});
+  for (StoreNode& node : status.store_nodes) node.independent = true;
+  for (const char* url : {"redlock://a,b:1,[::1]", "redlocks://u:***@a:6379,b:1,[::1]:6379?ca=x,y/z"}) {
+    status.store_url = url;
+    const auto found = ObstaclesOf(status);
+    ASSERT_THAT(found, SizeIs(1)) << url;
+    EXPECT_THAT(found[0].what, HasSubstr("Of 3 servers 2 count, and each grant needs 2.")) << url;
+    EXPECT_THAT(found[0].advice, HasSubstr("[::1]:6379 has been down since the broker started.")) << url;
+    EXPECT_FALSE(found[0].stops_all);
+  }
+  status.store_url = "redlock://c,d,e";
+  EXPECT_THAT(ObstaclesOf(status), IsEmpty()) << "the servers have other names than in the URL";
+}
+
 TEST(Explain, AQuorumOfWhichMostRefuseWrites) {
   std::vector<StoreNode> nodes = {Node("a:1"), Node("b:1"), Node("c:1")};
   for (StoreNode& node : nodes) node.independent = true;
