@@ -113,7 +113,7 @@ void AddQuorum(const std::string& url, const std::vector<const StoreNode*>& serv
   const size_t counted = all - out.size();
   const bool grants = counted >= needed;
   // A minority that is out hides until the next server fails, so it is named before that.
-  const std::string spare = !grants              ? ""
+  const std::string spare = !grants             ? ""
                             : counted == needed ? " Locks are granted; none will be when one more server is out."
                                                 : " Locks are granted.";
   found.push_back({absl::StrCat("Of ", all, " servers ", counted, counted == 1 ? " counts" : " count",

@@ -96,8 +96,7 @@ TEST(FailureOf, AWaitThatRanOutSaysWhatToDo) {
   Refusal refusal{.reason = RefusalReason::kWaitTimeout, .message = "k: not granted; wait longer, or ask its holder"};
   EXPECT_EQ(FailureFrom(refusal).message, "k: not granted; wait longer") << "nobody is known to hold it";
   refusal.block = LockBlock{};
-  EXPECT_EQ(FailureFrom(refusal).message,
-            "k: not granted; wait longer, or end the block: distlockctl force-release");
+  EXPECT_EQ(FailureFrom(refusal).message, "k: not granted; wait longer, or end the block: distlockctl force-release");
   refusal.holders = {{.owner = "bob"}};
   EXPECT_EQ(FailureFrom(refusal).message, refusal.message);
 }
