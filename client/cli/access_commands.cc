@@ -245,6 +245,7 @@ void AddToken(CLI::App& app, Context& context) {
       "it\n"
       "in the file that DISTLOCK_TOKEN_FILE names. Without --out both are printed: the token first, then the line.\n\n"
       "Examples:\n"
+      "  umask 027                                                    # distlockd warns of files that all may read\n"
       "  distlockctl token new backup --out backup.token >> tokens    # distlockd --token-file tokens\n"
       "  DISTLOCK_TOKEN_FILE=backup.token distlockctl status");
   token->callback([&context, args] { context.command = [&context, args] { return NewToken(context, *args); }; });

@@ -312,6 +312,8 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   drain->add_flag("--wait", args->wait, "Return when the broker has exited");
   AddContextFlags(*drain, context);
   drain->footer(
+      "Returns as soon as the broker has begun. The broker then waits for its holders, for --timeout at most, and\n"
+      "exits; --wait returns after that.\n"
       "Exit code: 0 the broker drains, or with --wait has exited; 69 it was not reached, or with --wait stopped\n"
       "answering.\n\n"
       "Examples:\n"
@@ -327,10 +329,11 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   force->add_option("--reason", forced->reason, "Text for the broker's log and for the holder")->type_name("TEXT");
   AddContextFlags(*force, context);
   force->footer(
-      "Returns when the broker's last promise to the holders has ended, after a few seconds at most. The broker\n"
-      "cannot inform the holder of a detached lease, or a holder behind a broker that is out of reach: it may go on\n"
-      "until its ttl ends, and only the fencing token stops it. A block that a lock delay or --once-per left\n"
-      "is ended, too, unless --holder-id is given; it counts as the holder that left it.\n"
+      "Waits until the broker's last promise to the holders has ended, a few seconds at most, and not until their\n"
+      "programs have stopped. The broker cannot inform the holder of a detached lease, or a holder behind a broker\n"
+      "that is out of reach: it may go on until its ttl ends, and only the fencing token stops it. A block that a\n"
+      "lock delay or --once-per left is ended, too, unless --holder-id is given; it counts as the holder that left\n"
+      "it.\n"
       "Exit code: 0 the lock was taken from a holder; 1 nobody held it; 69 the outcome is unknown.\n\n"
       "Examples:\n"
       "  distlockctl force-release deploy --reason 'host is gone'\n"

@@ -3,6 +3,9 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/string_view.h>
 
 #include <algorithm>
 
@@ -64,8 +67,31 @@ void AddReplicas(const BrokerStatus& status, const StoreNode& node, bool is_only
                    "Bring the replicas back, or start distlockd with a smaller --wait-replicas.", is_only});
 }
 
-void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacle>& found) {
-  const size_t needed = servers.size() / 2 + 1;
+// The servers of redlock://[user@]h1,h2:6380[?options], as nodes name them.
+std::vector<std::string> ServersOf(absl::string_view url) {
+  const size_t scheme = url.find("://");
+  if (scheme == absl::string_view::npos) return {};
+  url.remove_prefix(scheme + 3);
+  url = url.substr(0, url.find_first_of("/?"));
+  if (const size_t user = url.rfind('@'); user != absl::string_view::npos) url.remove_prefix(user + 1);
+  std::vector<std::string> servers = absl::StrSplit(url, ',', absl::SkipEmpty());
+  for (std::string& server : servers) {
+    const size_t host_end = server.rfind(']');
+    const bool has_port = server.find(':', host_end == std::string::npos ? 0 : host_end) != std::string::npos;
+    if (!has_port) server += ":6379";
+  }
+  return servers;
+}
+
+// The servers that the broker has not reached since it started: its answer names them in the URL alone.
+std::vector<std::string> NeverReached(const std::string& url, const std::vector<const StoreNode*>& reached) {
+  std::vector<std::string> rest = ServersOf(url);
+  const size_t all = rest.size();
+  for (const StoreNode* server : reached) std::erase(rest, server->address);
+  return rest.size() + reached.size() == all ? rest : std::vector<std::string>();
+}
+
+void AddQuorum(const std::string& url, const std::vector<const StoreNode*>& servers, std::vector<Obstacle>& found) {
   std::vector<std::string> out;
   for (const StoreNode* server : servers) {
     if (server->state == StoreNodeState::kDown) {
@@ -77,13 +103,25 @@ void AddQuorum(const std::vector<const StoreNode*>& servers, std::vector<Obstacl
       out.push_back(absl::StrCat(server->address, " refuses writes: ", server->refusal));
     }
   }
-  const size_t counted = servers.size() - out.size();
-  if (counted >= needed) return;
-  found.push_back(
-      {absl::StrCat("Of ", servers.size(), " servers ", counted, " count, and each grant needs ", needed, ".")});
-  for (std::string& one : out) absl::StrAppend(&found.back().advice, found.back().advice.empty() ? "" : "; ", one);
-  absl::StrAppend(&found.back().advice,
-                  ". Bring back those that are down or refuse writes; the others count again by themselves.");
+  size_t all = servers.size();
+  for (const std::string& address : NeverReached(url, servers)) {
+    out.push_back(address + " has been down since the broker started");
+    ++all;
+  }
+  if (out.empty()) return;
+  const size_t needed = all / 2 + 1;
+  const size_t counted = all - out.size();
+  const bool grants = counted >= needed;
+  // A minority that is out hides until the next server fails, so it is named before that.
+  const std::string spare = !grants             ? ""
+                            : counted == needed ? " Locks are granted; none will be when one more server is out."
+                                                : " Locks are granted.";
+  found.push_back({absl::StrCat("Of ", all, " servers ", counted, counted == 1 ? " counts" : " count",
+                                ", and each grant needs ", needed, ".", spare),
+                   absl::StrCat(absl::StrJoin(out, "; "),
+                                ". Bring back those that are down or refuse writes; the others count again by "
+                                "themselves."),
+                   !grants});
 }
 
 }  // namespace
@@ -104,7 +142,7 @@ std::vector<Obstacle> ObstaclesOf(const BrokerStatus& status) {
     AddPrimary(node, primaries == 1, found);
     AddReplicas(status, node, primaries == 1, found);
   }
-  if (!servers.empty()) AddQuorum(servers, found);
+  if (!servers.empty()) AddQuorum(status.store_url, servers, found);
   const bool is_known = std::ranges::any_of(status.store_nodes,
                                             [](const StoreNode& node) { return node.state == StoreNodeState::kDown; });
   if (!status.store_up && !is_known) {

@@ -132,7 +132,8 @@ void AddOncePerFlag(CLI::App& command, LockFlags& flags) {
         }
         flags.once_per = value;
       },
-      "One run in each period of this length: nobody gets the lock before, less a tenth, at most 1m");
+      "One run in each period of this length: nobody gets the lock before, less a tenth, at most 1m, while the store\n"
+      "remembers it; a broker's own store (embedded) does until it ends");
 }
 
 void AddResumeFlag(CLI::App& command, LockFlags& flags) {

@@ -2,6 +2,9 @@
 //
 // run: runs a command while a lock is held, and only then.
 
+#include <distlock/admin.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
@@ -17,6 +20,19 @@ struct RunArgs {
   int busy_code = kExitBusy;
 };
 
+// For people who look at what they run: cron would mail it each time.
+void WarnOfPrivateStore(const Context& context) {
+  constexpr std::chrono::seconds kPatience{1};
+  ClientOptions options = ClientOptionsFor(context);
+  options.connect_at_once = false;
+  options.unreachable_timeout = options.call_timeout = kPatience;
+  Client client(std::move(options));
+  const auto status = Admin(client).Status();
+  if (!status.ok() || status->store_url != "embedded") return;
+  context.Warn(
+      "the broker's store is its own (embedded): --once-per does not reach other machines, and ends with that store");
+}
+
 int Run(const Context& context, RunArgs& args, const std::vector<std::string>& command_line) {
   if (!args.shell_line.empty() && !command_line.empty()) {
     return context.Fail(UsageFailure("give either -c LINE or CMD ARGS, not both"));
@@ -30,7 +46,10 @@ int Run(const Context& context, RunArgs& args, const std::vector<std::string>& c
   if (args.plan.command.empty()) {
     return context.Fail(UsageFailure("no command: distlockctl run KEY [flags] CMD ARGS, or -c LINE"));
   }
-  return RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .busy_code = args.busy_code});
+  const int exit_code = RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .busy_code = args.busy_code});
+  const bool is_watched = args.plan.verbose || ::isatty(STDERR_FILENO) == 1;
+  if (args.lock.once_per && exit_code != kExitUnavailable && is_watched) WarnOfPrivateStore(context);
+  return exit_code;
 }
 
 constexpr char kFooter[] =

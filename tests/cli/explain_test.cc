@@ -105,20 +105,57 @@ TEST(Explain, TooFewReplicas) {
 TEST(Explain, AQuorumWithoutItsMajority) {
   std::vector<StoreNode> nodes = {Node("a:1"), Node("b:1", StoreNodeState::kDown), Node("c:1")};
   for (StoreNode& node : nodes) node.independent = true;
-  EXPECT_THAT(ObstaclesOf(Broker(nodes)), IsEmpty()) << "two of three are enough";
+  const auto minority = ObstaclesOf(Broker(nodes));
+  ASSERT_THAT(minority, SizeIs(1));
+  EXPECT_FALSE(minority[0].stops_all) << "two of three are enough";
   nodes[2].not_counted = "it may have forgotten locks";
   nodes[2].hold_off_left = std::chrono::seconds(12);
   const auto found = ObstaclesOf(Broker(nodes));
   ASSERT_THAT(found, SizeIs(1));
-  EXPECT_EQ(found[0].what, "Of 3 servers 1 count, and each grant needs 2.");
+  EXPECT_EQ(found[0].what, "Of 3 servers 1 counts, and each grant needs 2.");
   EXPECT_THAT(found[0].advice, HasSubstr("b:1 is down; c:1 is not counted for another 12s: it may have forgotten"));
+}
+
+TEST(Explain, AQuorumThatHasLostAMinority) {
+  std::vector<StoreNode> nodes = {Node("a:1"), Node("b:1"), Node("c:1"), Node("d:1"), Node("e:1")};
+  for (StoreNode& node : nodes) node.independent = true;
+  EXPECT_THAT(ObstaclesOf(Broker(nodes)), IsEmpty());
+  nodes[1].state = StoreNodeState::kDown;
+  nodes[1].problem = "refused";
+  auto found = ObstaclesOf(Broker(nodes));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].what, "Of 5 servers 4 count, and each grant needs 3. Locks are granted.");
+  EXPECT_THAT(found[0].advice, HasSubstr("b:1 is down: refused. Bring back"));
+  EXPECT_FALSE(found[0].stops_all);
+  nodes[2].state = StoreNodeState::kDown;
+  found = ObstaclesOf(Broker(nodes));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].what, HasSubstr("none will be when one more server is out"));
+  EXPECT_FALSE(found[0].stops_all);
+}
+
+TEST(Explain, AServerOfAQuorumThatTheBrokerHasNeverReached) {
+  BrokerStatus status = Broker({Node("a:6379"), Node("b:1")});
+  for (StoreNode& node : status.store_nodes) node.independent = true;
+  for (const char* url : {"redlock://a,b:1,[::1]", "redlocks://u:***@a:6379,b:1,[::1]:6379?ca=x,y/z"}) {
+    status.store_url = url;
+    const auto found = ObstaclesOf(status);
+    ASSERT_THAT(found, SizeIs(1)) << url;
+    EXPECT_THAT(found[0].what, HasSubstr("Of 3 servers 2 count, and each grant needs 2.")) << url;
+    EXPECT_THAT(found[0].advice, HasSubstr("[::1]:6379 has been down since the broker started.")) << url;
+    EXPECT_FALSE(found[0].stops_all);
+  }
+  status.store_url = "redlock://c,d,e";
+  EXPECT_THAT(ObstaclesOf(status), IsEmpty()) << "the servers have other names than in the URL";
 }
 
 TEST(Explain, AQuorumOfWhichMostRefuseWrites) {
   std::vector<StoreNode> nodes = {Node("a:1"), Node("b:1"), Node("c:1")};
   for (StoreNode& node : nodes) node.independent = true;
   nodes[0].refusal = "OOM is its word";
-  EXPECT_THAT(ObstaclesOf(Broker(nodes)), IsEmpty()) << "two of three are enough";
+  const auto minority = ObstaclesOf(Broker(nodes));
+  ASSERT_THAT(minority, SizeIs(1));
+  EXPECT_FALSE(minority[0].stops_all) << "two of three are enough";
   nodes[1].refusal = "MISCONF is its word";
   const auto found = ObstaclesOf(Broker(nodes));
   ASSERT_THAT(found, SizeIs(1));

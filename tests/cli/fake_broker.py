@@ -45,6 +45,7 @@ class FakeBroker(Look, Together):
         self.store_up = True
         self.store_nodes = []
         self.store_refusal = ""
+        self.store_url = "memory"
         self.hold_off_s = 0  # nobody new is granted a lock for so long, as its answers say
         self.broker_id = uuid.uuid4().hex[:16]
         self.drained_with = None
@@ -344,7 +345,7 @@ class FakeBroker(Look, Together):
 
     def _get_status(self, _, __):
         v1 = self.api
-        response = v1.GetStatusResponse(version="fake", broker_id=self.broker_id, store_url="memory", shards=1,
+        response = v1.GetStatusResponse(version="fake", broker_id=self.broker_id, store_url=self.store_url, shards=1,
                                         listen_addresses=["here"], draining=self.drained_with is not None)
         response.store_state = v1.STORE_STATE_UP if self.store_up else v1.STORE_STATE_DOWN
         response.store_problem = "" if self.store_up else "connection refused"

@@ -40,6 +40,14 @@ def test_as_json(ctl, broker, blocked):
     assert json.loads(line(ctl.start("watch", "k", "-o", "json")))["block"]["owner"] == "ann"
 
 
+def test_a_wait_that_runs_out_says_how_to_end_the_block(ctl, broker, blocked):
+    if not broker.real:
+        pytest.skip("the fake broker's refusals name no block")
+    done = ctl("run", "k", "-w", "1s", "true")
+    assert done.returncode == 1 and "wait longer, or end the block: distlockctl force-release (" in done.stderr
+    assert ctl("force-release", "k").returncode == 0 and ctl("run", "k", "-n", "true").returncode == 0
+
+
 def test_beside_a_holder(ctl, fake):
     ctl("acquire", "k", "--owner", "bob", "-s")
     fake.fake.block("k", "ann", 29_000)

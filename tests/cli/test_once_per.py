@@ -40,6 +40,13 @@ def test_the_block_is_shown_and_force_release_ends_it(ctl, real):
     assert run(ctl).stdout == "ran\n"
 
 
+@pytest.mark.parametrize("store, warns", [("embedded", True), ("redis://10.0.0.1", False)])
+def test_a_store_of_the_broker_s_own_is_told_to_who_watches(ctl, fake, store, warns):
+    fake.fake.store_url = store
+    assert ("its own (embedded)" in run(ctl, "--verbose").stderr) == warns
+    assert run(ctl).stderr == "", "cron would mail it"
+
+
 def test_a_job_that_failed_has_run(ctl, real):
     assert ctl("run", "nightly", "--once-per", "10m", "false").returncode == 1
     assert ctl("run", "nightly", "-n", "-E", "9", "--once-per", "10m", "true").returncode == 9

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The broker does not believe the ids and tokens that callers send back: they may be somebody else's, or made up.
-// server/access/README.md has the table.
+// tests/security/sent_back.txt has the table.
 #include <gmock/gmock.h>
 
 #include <functional>

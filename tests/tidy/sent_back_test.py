@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table "What callers send back" of server/access/README.md: each row names tests that there are, and each field of
-a request that holds an id, a token or the like has a row."""
+"""The table of tests/security/sent_back.txt: each row names tests that there are, and each field of a request that
+holds an id, a token or the like has a row."""
 import pathlib
 import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = "server/access/README.md"
+TABLE = "tests/security/sent_back.txt"
 PROTOS = ("lock.proto", "lock_service.proto", "look.proto", "admin_service.proto")
 OPAQUE = re.compile(r".*_id|id|.*token|generation|seq|process|principal|owner|metadata|client|authorization")
 # They stand in a message of a caller as the name of something else: a lock, or what is inside a row's field.
@@ -15,8 +15,7 @@ OTHERS = {"ProcessClaim.boot_id"}
 
 def rows(text):
     """The cells of each row."""
-    table = text.split("<!-- sent-back -->")[1].split("<!-- /sent-back -->")[0]
-    _, _, *body = [line for line in table.strip().splitlines() if line.startswith("|")]
+    _, _, *body = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in body]
 
 
@@ -61,15 +60,15 @@ def sent(all_messages):
 
 class SentBackTest(unittest.TestCase):
     def setUp(self):
-        self.rows = rows((ROOT / PAGE).read_text(encoding="utf-8"))
+        self.rows = rows((ROOT / TABLE).read_text(encoding="utf-8"))
 
     def test_each_row_names_tests_that_there_are(self):
         there = tests_of(ROOT)
         for row in self.rows:
             self.assertEqual(len(row), 5, row[0])
-            self.assertTrue(code(row[4]), f"{PAGE}: no test is named for {row[0]}")
+            self.assertTrue(code(row[4]), f"{TABLE}: no test is named for {row[0]}")
             for test in code(row[4]):
-                self.assertIn(test, there, f"{PAGE}: the test of {row[0]}")
+                self.assertIn(test, there, f"{TABLE}: the test of {row[0]}")
 
     def test_no_field_without_a_row(self):
         all_messages = {}
@@ -78,14 +77,14 @@ class SentBackTest(unittest.TestCase):
         fields = set(sent(all_messages))
         named = {name for row in self.rows for name in code(row[0])}
         opaque = {field for field in fields if OPAQUE.fullmatch(field.partition(".")[2])} - OTHERS
-        self.assertEqual(opaque - named, set(), f"{PAGE}: no row for these")
+        self.assertEqual(opaque - named, set(), f"{TABLE}: no row for these")
         of_requests = {name for name in named if re.fullmatch(r"[A-Z]\w+\.\w+", name)}
-        self.assertEqual(of_requests - fields, set(), f"{PAGE}: there are no such fields")
+        self.assertEqual(of_requests - fields, set(), f"{TABLE}: there are no such fields")
         self.assertEqual([f for f in fields if f.endswith((".session_id", ".broker_id", ".store_id"))], [])
 
     def test_a_missing_test_is_seen(self):
         self.assertNotIn("SentBack.ThereIsNoSuchTest", tests_of(ROOT))
-        table = "<!-- sent-back -->\n| a | b |\n|---|---|\n| c | `d` |\n<!-- /sent-back -->"
+        table = "# A comment\n| a | b |\n|---|---|\n| c | `d` |\n"
         self.assertEqual(rows(table), [["c", "`d`"]])
 
 
