@@ -47,9 +47,9 @@ func TestABrokerThatHangsUpAtOnceIsNoMissingBroker(t *testing.T) {
 	}()
 	dl := dial(t, "unix://"+path)
 	_, err := dl.Lock(background, "k", distlock.Try())
-	check(t, strings.Contains(fmt.Sprint(err), "--max-connections-per-peer"), "%v", err)
+	check(t, strings.Contains(fmt.Sprint(err), "limit max-connections-per-peer"), "%v", err)
 	_, err = dl.Inspect(background, "k")
-	check(t, strings.Contains(fmt.Sprint(err), "--max-connections-per-peer"), "%v", err)
+	check(t, strings.Contains(fmt.Sprint(err), "limit max-connections-per-peer"), "%v", err)
 }
 
 func TestDialSaysWhatIsWrongWithASetting(t *testing.T) {

@@ -34,7 +34,7 @@ func Refusal(err error) *locktable.Refusal {
 	}
 	if strings.Contains(message, "server preface") || strings.Contains(message, "client preface") {
 		message += "; the broker hung up before it spoke: it may have as many connections of this caller as its " +
-			"--max-connections-per-peer allows (make one client for a process), or want tls:// in the address"
+			"limit max-connections-per-peer allows (make one client for a process), or want tls:// in the address"
 	}
 	refusal := locktable.Refuse(reason, message)
 	var holder pb.Holder
