@@ -5,15 +5,29 @@ import inspect
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generic,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    TypeVar,
+    Union,
+    cast,
+)
 
 from distlock import _convert
 from distlock._access import ChannelOptions, access
 from distlock._core import Core
 from distlock._held import Claim, Holding, call_back, closed_or
-from distlock._options import ELECTION_VALUE, Base
+from distlock._options import Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
+from distlock._words import NONE, arguments
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.protocols import Locks
@@ -123,10 +137,12 @@ class Held(Holding):
         """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
         self.check()
         answer = Answer()
-        self._core.post(self._core.table.proclaim, self._lease, _convert.metadata({ELECTION_VALUE: value}), answer)
-        refused = answer.get()
-        if refused is not None:
-            raise closed_or(refused)
+        with arguments(metadata="value"):
+            made = _convert.metadata(_convert.election(value))
+            self._core.post(self._core.table.proclaim, self._lease, made, answer)
+            refused = answer.get()
+            if refused is not None:
+                raise closed_or(refused)
 
 
 class HeldAll(Sequence[Held]):
@@ -188,8 +204,8 @@ class Acquire(Generic[H]):
 
     def __init__(self, client: Base, specs: List[lock_pb2.LockSpec], wait: Optional[float],
                  wrap: Callable[[List[Held]], H], on_loss: Optional[Callable[[Held], object]],
-                 on_queued: Optional[Callable[[Queued], object]]) -> None:
-        self._client, self._specs, self._wrap = client, specs, wrap
+                 on_queued: Optional[Callable[[Queued], object]], words: Mapping[str, str] = NONE) -> None:
+        self._client, self._specs, self._wrap, self._words = client, specs, wrap, words
         self._wait = _convert.wait_of(wait)
         self._on_loss, self._on_queued = on_loss, on_queued
         self._entered = threading.local()
@@ -211,7 +227,7 @@ class Acquire(Generic[H]):
         finally:
             claim.answered(outcome)
         if refused is not None:
-            raise closed_or(refused)
+            raise closed_or(refused, self._words, len(self._specs) == 1)
         for one in held:
             one._observe(claim)
             if self._on_loss is not None:
@@ -291,7 +307,7 @@ class Client(Queries):
                 on_loss: Optional[Callable[[Held], object]] = None,
                 on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
-        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
+        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options, permits="n")
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
@@ -303,7 +319,10 @@ class Client(Queries):
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
                  on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`, which is the lock of that name. value: what observers are told."""
-        return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
+        words = self._of_campaign(options)
+        with arguments(**words):
+            specs = self._candidate(name, value, options)
+        return Acquire(self, specs, wait, lambda held: held[0], on_loss, None, words)
 
     def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
                **options: "Unpack[Terms]") -> Callable[[F], F]:
@@ -352,8 +371,10 @@ class Client(Queries):
         self.close()
 
     def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
-             on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
-        return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+             on_queued: Optional[Callable[[Queued], object]], options: Any, **words: str) -> Acquire[Held]:
+        with arguments(**words):
+            specs = self._specs([lock], options)
+        return Acquire(self, specs, wait, lambda held: held[0], on_loss, on_queued, words)
 
 
 if TYPE_CHECKING:
