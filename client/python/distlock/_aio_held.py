@@ -181,8 +181,7 @@ class Body:
 
     def _lose(self) -> None:
         if not self._over and not self._cancelled and self._task is not None:
-            self._cancelled = True
-            self._task.cancel()
+            self._cancelled = self._task.cancel()
 
     async def leave(self, error: Optional[BaseException]) -> None:
         self._over = True
@@ -252,6 +251,7 @@ class Acquire(Generic[H]):
         """Gives the lock back without waiting for the answer. Raises LockLost when it was lost, unless the body raised
         something itself."""
         task = asyncio.current_task()
-        index = max(i for i, (owner, _) in enumerate(self._bodies) if owner is task)
-        _, body = self._bodies.pop(index)
-        await body.leave(error)
+        mine = [one for one in self._bodies if one[0] is task]  # else a generator or stack is closed by another task
+        entered = (mine or [one for one in self._bodies if one[0] is None or one[0].done()] or self._bodies)[-1]
+        self._bodies.remove(entered)
+        await entered[1].leave(error)

@@ -35,7 +35,7 @@ from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
 from distlock._options import Base
 from distlock._words import arguments
-from distlock.client import refuse_later
+from distlock.client import refuse_later, refuse_unrun
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.protocols import LocksInLoop as Locks
@@ -180,6 +180,7 @@ class Client(Base):
                     result = function(*args, **kwargs)
                     if inspect.isawaitable(result):
                         result = await result
+                    refuse_unrun(function, result)
                 except BaseException as error:
                     await request.__aexit__(type(error), error, error.__traceback__)
                     raise

@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import threading
+import types
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -15,6 +16,7 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Tuple,
     TypeVar,
     Union,
     cast,
@@ -209,6 +211,7 @@ class Acquire(Generic[H]):
         self._wait = _convert.wait_of(wait)
         self._on_loss, self._on_queued = on_loss, on_queued
         self._entered = threading.local()
+        self._stack: List[Tuple[int, List[Held]]] = []  # by hand, or by an ExitStack: on which thread, and what
 
     def acquire(self) -> H:
         """Waits for the lock as `wait` says. Raises Busy, Unavailable, InvalidRequest, another Refused or ClientClosed.
@@ -247,7 +250,7 @@ class Acquire(Generic[H]):
         if body is not None:
             body.held = held
         else:
-            self._entered.__dict__.setdefault("stack", []).append(held)
+            self._stack.append((threading.get_ident(), held))
         return self._wrap(held)
 
     if TYPE_CHECKING:
@@ -263,16 +266,37 @@ class Body:
     exception that comes before this is called, or in the middle, they have no owner any more."""
 
     def __init__(self, acquire: Acquire[Any]) -> None:
-        self._entered = acquire._entered
+        self._stack = acquire._stack
         self.held: Optional[List[Held]] = None
 
     def __call__(self, kind: Any, error: Any, trace: Any) -> None:
-        held: List[Held] = self._entered.stack.pop() if self.held is None else self.held
+        held = self._newest() if self.held is None else self.held
         lost = next((one for one in held if one._was_lost), None)
         for one in held:
             one.release_soon()
         if lost is not None and error is None:
             raise lost._loss()
+
+    def _newest(self) -> List[Held]:
+        """Of this thread, or, when it has entered none, of another one."""
+        here = threading.get_ident()
+        entered = next((one for one in reversed(self._stack) if one[0] == here), self._stack[-1])
+        self._stack.remove(entered)
+        return entered[1]
+
+
+LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+
+
+def refuse_unrun(function: Callable[..., object], result: Any) -> None:
+    """TypeError: what a function has returned runs only when its lock is given back: of a coroutine function that
+    another decorator hides, or of contextlib.contextmanager."""
+    made = getattr(result, "gen", result)
+    if isinstance(made, LATER):
+        if not isinstance(made, types.AsyncGeneratorType):
+            made.close()
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"{name} returned a {type(result).__name__}, which runs after the call: take the lock inside")
 
 
 def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
@@ -344,6 +368,7 @@ class Client(Queries):
                     return busy
                 try:
                     result = function(*args, **kwargs)
+                    refuse_unrun(function, result)
                 except BaseException as error:
                     request.__exit__(type(error), error, error.__traceback__)
                     raise
