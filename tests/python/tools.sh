@@ -6,7 +6,7 @@
 # PyPI, into the user's cache.
 set -euo pipefail
 readonly RUNTIME=(grpcio==1.85.3 protobuf==7.36.2)
-readonly BESIDE=(build==1.6.1 celery==5.7.0 gevent==26.9.0 gunicorn==27.0.1
+readonly BESIDE=(build==1.6.1 celery==5.7.0 eventlet==0.41.3 gevent==26.9.0 gunicorn==27.0.1
   redis==8.1.0 setuptools==84.2.1 wheel==0.48.0)
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/distlock
