@@ -174,7 +174,7 @@ def child(leave):
         with dl.lock("k", wait=20) as held:
             pid = os.fork()
             if pid == 0:
-                leave()
+                return leave()
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             held.check()
             say(code, dl.inspect("k").holder_count)
@@ -286,7 +286,7 @@ for number in range(150):
     one.join()
 gc.collect()
 deadline = time.monotonic() + 20
-while dl.stats().held and time.monotonic() < deadline:
+while (dl.stats().held or dl.stats().waiting) and time.monotonic() < deadline:
     gevent.sleep(0.01)
 say(dl.stats().held, dl.stats().waiting)
 with dl.lock("k0", wait=20), dl.lock("k1", wait=20), dl.lock("k2", wait=20):

@@ -175,7 +175,7 @@ class HeldAll(Sequence[Held]):
     def release(self, timeout: Optional[float] = None) -> List[Outcome]:
         """Gives all back, and waits for the answers, for `timeout` seconds each at most."""
         answers = [part._send_release() for part in self.parts]
-        return [part._outcome(answer, timeout) for part, answer in zip(self.parts, answers)]
+        return [part._outcome(answer, timeout) for part, answer in zip(self.parts, answers, strict=True)]
 
     def release_soon(self) -> None:
         """Sends the releases and does not wait."""
