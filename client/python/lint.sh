@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# lint.sh: runs ruff and mypy --strict on the package. lint.sh PYTHON: runs mypy --strict and pyright on the first program
-# of README.md, as that of a user who has installed the package for that Python. The first time it installs the pinned
-# versions from PyPI and npm, into the user's cache.
+# lint.sh: runs ruff and mypy --strict on the package. lint.sh PYTHON: runs mypy --strict and pyright on the first
+# program of README.md, as that of a user who has installed the package for that Python. The first time it installs the
+# pinned versions from PyPI and npm, into the user's cache.
 set -euo pipefail
 readonly RUFF=0.17.6 MYPY=2.4.1 PYRIGHT=1.1.414
 

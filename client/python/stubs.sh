@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # stubs.sh [FOLDER]: makes the classes of the contract's messages anew, here or in FOLDER. They are kept in the
-# repository, so that building the package needs no protoc. The first time it installs the pinned protoc, 3.21, from PyPI
-# into the user's cache: what that makes works with the oldest protobuf of pyproject.toml, and with the newest.
+# repository, so that building the package needs no protoc. The first time it installs the pinned protoc, 3.21, from
+# PyPI into the user's cache: what that makes works with the oldest protobuf of pyproject.toml, and with the newest.
 set -euo pipefail
 readonly TOOLS=1.51.3
 

@@ -33,9 +33,9 @@ from distlock import _operations as operations
 from distlock._access import ChannelOptions, access
 from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
+from distlock._decorated import refuse_later, refuse_unrun
 from distlock._options import Base
 from distlock._words import arguments
-from distlock.client import refuse_later, refuse_unrun
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.protocols import LocksInLoop as Locks

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client for threads. distlock.aio has the one for asyncio; both read alike."""
 import functools
-import inspect
 import os
 import threading
-import types
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -25,6 +23,7 @@ from typing import (
 from distlock import _convert
 from distlock._access import ChannelOptions, access
 from distlock._core import Core
+from distlock._decorated import refuse_later, refuse_unrun
 from distlock._held import Claim, Holding, call_back, closed_or
 from distlock._options import Base
 from distlock._queries import Queries
@@ -42,19 +41,6 @@ if TYPE_CHECKING:
 Key = Union[str, Callable[..., str]]
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H")
-
-
-class Skip:
-    """What a decorated function returns when the lock is busy and busy=SKIP was given. False."""
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "distlock.SKIP"
-
-
-SKIP = Skip()
 
 
 class Loss:
@@ -283,30 +269,6 @@ class Body:
         entered = next((one for one in reversed(self._stack) if one[0] == here), self._stack[-1])
         self._stack.remove(entered)
         return entered[1]
-
-
-LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
-
-
-def refuse_unrun(function: Callable[..., object], result: Any) -> None:
-    """TypeError: what a function has returned runs only when its lock is given back: of a coroutine function that
-    another decorator hides, or of contextlib.contextmanager."""
-    made = getattr(result, "gen", result)
-    if isinstance(made, LATER):
-        if not isinstance(made, types.AsyncGeneratorType):
-            made.close()
-        name = getattr(function, "__qualname__", repr(function))
-        raise TypeError(f"{name} returned a {type(result).__name__}, which runs after the call: take the lock inside")
-
-
-def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
-    """TypeError: the lock would be given back before the function's body runs. awaits: the decorated one awaits it."""
-    name = getattr(function, "__qualname__", repr(function))
-    for one in (function, type(function).__call__):  # also of an object that is called
-        if inspect.iscoroutinefunction(one) and not awaits:
-            raise TypeError(f"{name} is a coroutine function: decorate it with locked of distlock.aio")
-        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
-            raise TypeError(f"{name} is a generator, whose body runs after the call: take the lock inside")
 
 
 class Client(Queries):
