@@ -39,7 +39,10 @@ final class InterruptTest {
 
   @Test
   void interruptsAtRandomMomentsLeaveNoLock() throws Exception {
-    try (Broker broker = new Broker(); Distlock dl = client(broker); Distlock other = client(broker)) {
+    // So long that no stall of a busy machine loses a lock, and that one which is left is not freed by its ttl.
+    try (Broker broker = new Broker("--validity", "30s", "--default-ttl", "60s");
+        Distlock dl = client(broker); Distlock other = client(broker)) {
+      dl.mutex("a").lock(PATIENCE).close();  // connects
       List<Thread> threads = IntStream.range(0, THREADS).mapToObj(i -> new Thread(() -> work(dl))).toList();
       threads.forEach(Thread::start);
       Random dice = new Random();
@@ -78,7 +81,7 @@ final class InterruptTest {
       Thread.sleep(10);
     }
     for (String key : KEYS) {
-      try (HeldLock free = other.mutex(key).lock(PATIENCE)) {  // the ttl would keep it for 15 s, renewed for ever
+      try (HeldLock free = other.mutex(key).lock(PATIENCE)) {
         assertEquals(0, broker.look(key).getQueueLength());
         assertEquals(1, broker.look(key).getHolderCount());
         assertTrue(free.isHeld());
