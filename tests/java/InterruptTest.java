@@ -15,6 +15,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -76,16 +78,18 @@ final class InterruptTest {
   }
 
   private static void nothingIsLeft(Broker broker, Distlock dl, Distlock other) throws Exception {
-    for (long end = System.nanoTime() + PATIENCE.toNanos(); !dl.stats().equals(new Locks.Stats(0, 0, 0));) {
-      assertTrue(System.nanoTime() < end, () -> "left: " + dl.stats());
-      Thread.sleep(10);
-    }
+    await(() -> dl.stats().equals(new Locks.Stats(0, 0, 0)), () -> "left: " + dl.stats());
     for (String key : KEYS) {
       try (HeldLock free = other.mutex(key).lock(PATIENCE)) {
-        assertEquals(0, broker.look(key).getQueueLength());
-        assertEquals(1, broker.look(key).getHolderCount());
-        assertTrue(free.isHeld());
+        await(() -> broker.look(key).getQueueLength() == 0, () -> "one waits still: " + broker.look(key));
+        assertEquals(free.token(), broker.look(key).getHolders(0).getFencingToken());
       }
+    }
+  }
+
+  private static void await(BooleanSupplier condition, Supplier<String> what) throws InterruptedException {
+    for (long end = System.nanoTime() + PATIENCE.toNanos(); !condition.getAsBoolean(); Thread.sleep(10)) {
+      assertTrue(System.nanoTime() < end, what);
     }
   }
 
