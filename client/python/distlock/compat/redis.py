@@ -8,7 +8,8 @@
 `dl` is a distlock.Client in the place of the redis client. What differs:
 
 - The broker renews the lock, and it is free soon after its process has died. `timeout` is the time after which this
-  package gives it back, unless extend() or reacquire() moves that. None: it lasts until it is released.
+  package gives it back, also when its Lock is dropped, unless extend() or reacquire() moves that. None: it lasts until
+  it is released.
 - Waiters are served in their order. `sleep` is ignored.
 - A lock that is lost is lost at once: owned() looks at the clock, and release() raises LockNotOwnedError.
 - Without a `timeout`, extend() and reacquire() return True: there is nothing to extend.
