@@ -12,18 +12,22 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /** A distlockd (DISTLOCKD) at a redis-server of its own, both on unix sockets in a folder of their own. */
 final class Broker implements AutoCloseable {
   private final Path folder = Files.createTempDirectory("dlj");
+  private final List<String> options;
   private final Process store;
   private final ManagedChannel channel;
   private Process daemon;
 
-  Broker() throws IOException {
+  Broker(String... options) throws IOException {
+    this.options = List.of(options);
     store = new ProcessBuilder("redis-server", "--port", "0", "--unixsocket", folder + "/redis.sock", "--save", "",
         "--dir", folder.toString()).redirectOutput(new File("/dev/null")).start();
     start();
@@ -35,8 +39,10 @@ final class Broker implements AutoCloseable {
   }
 
   void start() throws IOException {
-    daemon = new ProcessBuilder(System.getenv("DISTLOCKD"), "--redis", "unix://" + folder + "/redis.sock",
-        "--wait-for-store", "--listen", address(), "--http", "").start();
+    List<String> command = new ArrayList<>(List.of(System.getenv("DISTLOCKD"), "--redis",
+        "unix://" + folder + "/redis.sock", "--wait-for-store", "--listen", address(), "--http", ""));
+    command.addAll(options);
+    daemon = new ProcessBuilder(command).start();
     BufferedReader log = daemon.errorReader();
     for (String line; (line = log.readLine()) != null; ) {
       if (!line.contains("distlockd ready")) continue;

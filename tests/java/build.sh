@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the package of client/java, its tests and its conformance driver: build.sh FOLDER. Maven fetches what it lacks.
+# Builds the package of client/java, its tests, its conformance driver and a user's project: build.sh FOLDER. Maven
+# fetches what it lacks.
 # Exit code 77, and FOLDER/skipped says why, where there is no JDK, no Maven, or no way to Maven Central.
 set -euo pipefail
 readonly FOLDER=$1
@@ -14,10 +15,10 @@ skip() {
   exit 77
 }
 
-# maven ARGS: without the network, when it needs nothing from there.
+# maven ARGS: without the network, when it needs nothing from there and is not told to be `online`.
 maven() {
   local log=$FOLDER/maven.log
-  mvn --quiet --batch-mode --offline "$@" >"$log" 2>&1 && return
+  [ -n "${online:-}" ] || { mvn --quiet --batch-mode --offline "$@" >"$log" 2>&1 && return; }
   mvn --quiet --batch-mode "$@" >"$log" 2>&1 && return
   cat "$log"
   ! grep -qE 'Could not transfer|UnknownHost|Network is unreachable|Connection (refused|timed out)' "$log" ||
@@ -31,6 +32,17 @@ command -v javac >/dev/null || skip 'there is no JDK: deploy/install-deps.sh --t
 command -v mvn >/dev/null || skip 'there is no Maven: deploy/install-deps.sh --test installs it'
 maven -f "$root/client/java/pom.xml" "-Dbuild.folder=$FOLDER/package" package
 maven org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy "-Dartifact=$JUNIT" "-DoutputDirectory=$FOLDER/junit"
+
+# As a user who has the package from a repository, which is a folder here. A snapshot, because Maven keeps what else it
+# has seen once.
+sed '0,/<version>0.1.0</s//<version>0-SNAPSHOT</' "$root/client/java/pom.xml" >"$FOLDER/package.pom"
+rm -rf "$FOLDER/repository" "$FOLDER/consumer"
+maven org.apache.maven.plugins:maven-deploy-plugin:3.1.4:deploy-file "-Durl=file://$FOLDER/repository" \
+  "-Dfile=$(echo "$FOLDER"/package/distlock-*.jar)" "-DpomFile=$FOLDER/package.pom"
+online=yes maven -f "$root/tests/java/consumer/pom.xml" -U "-Dfolder=$FOLDER" compile
+for name in META-INF/LICENSE META-INF/maven/dev.distlock/distlock/pom.xml dev/distlock/Distlock.class; do
+  jar --list --file "$FOLDER"/package/distlock-*.jar | grep -qxF "$name" || { echo "the jar lacks $name"; exit 1; }
+done
 
 libraries=$(printf '%s:' "$FOLDER"/package/distlock-*.jar "$FOLDER"/package/lib/*.jar)
 readonly libraries

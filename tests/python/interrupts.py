@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals at random moments, whose handlers call the package, or raise."""
+"""Signals at random moments, whose handlers call the package, or raise; threads and tasks that are cancelled at random
+moments."""
+import asyncio
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -162,3 +165,112 @@ def interrupt(use, times):
     with Ringing() as ringing:
         while ringing.interrupted < times:
             ringing.run(use, 1.3 * usual)
+
+
+class Cancelled(Exception):
+    """What another thread raises in one that uses locks."""
+
+
+def contend(dl, shared):
+    """One use of one of a few locks: they are waited for, and some waits are over soon."""
+    wait = random.choice((None, 0, random.uniform(0, 0.003)))
+    kind = random.randrange(4)
+    try:
+        if kind == 0:
+            with shared:
+                pass
+        elif kind == 1:
+            with dl.all(random.sample("abcd", 2), wait=wait):
+                pass
+        elif kind == 2:
+            dl.lock(random.choice("abcd"), wait=wait).acquire().release_soon()
+        else:
+            with dl.lock(random.choice("abcd"), wait=wait) as held:
+                held.check()
+    except distlock.Busy:
+        pass
+
+
+def cancel_threads(dl, times, count=6):
+    """Raises exceptions in threads that use locks, until so many have arrived."""
+    over, arrived, wrong, shared = threading.Event(), [], [], dl.lock("a", wait=20)
+
+    def work():
+        while not over.is_set():
+            try:
+                while not over.is_set():
+                    contend(dl, shared)
+            except Cancelled:
+                arrived.append(1)
+
+    def ends_with(args):  # one that arrives behind the handler ends its thread
+        (arrived if issubclass(args.exc_type, Cancelled) else wrong).append(args.exc_value)
+
+    before, threading.excepthook = threading.excepthook, ends_with
+    threads = []
+    with shared:  # connects
+        pass
+    last = [0, time.monotonic()]
+    try:
+        while len(arrived) < times and not wrong:
+            if len(arrived) != last[0]:
+                last[:] = [len(arrived), time.monotonic()]
+            assert time.monotonic() - last[1] < LONGEST_STOP_S, f"stuck after {len(arrived)}"
+            threads = [one for one in threads if one.is_alive()]
+            while len(threads) < count:
+                threads.append(threading.Thread(target=work, daemon=True))
+                threads[-1].start()
+            victim = random.choice(threads).ident
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(Cancelled))
+            time.sleep(random.uniform(0, 0.0006))
+    finally:
+        over.set()
+        for one in threads:
+            one.join(60)
+        threading.excepthook = before
+    assert not wrong and not any(one.is_alive() for one in threads)
+
+
+async def cancel_tasks(dl, times, at_once=20):
+    """Cancels tasks that use locks, or ends their time, until so many have been cut off."""
+    cut_off, shared = [], dl.lock("a", wait=20)
+
+    async def use(number):
+        wait = random.choice((None, 0, random.uniform(0, 0.003)))
+        kind = random.randrange(4)
+        with contextlib.suppress(distlock.Busy):
+            if kind == 0:
+                async with shared:
+                    await asyncio.sleep(0)
+            elif kind == 1:
+                async with dl.all(random.sample("abcd", 2), wait=wait):
+                    await asyncio.sleep(random.uniform(0, 0.001))
+            elif kind == 2:
+                await (await dl.lock(random.choice("abcd"), wait=wait).acquire()).release()
+            else:
+                async with dl.lock(f"k{number}", wait=wait), dl.lock("b", wait=wait):
+                    await asyncio.sleep(0)
+
+    async def one(number):
+        if random.random() < 0.5:
+            try:
+                await asyncio.wait_for(use(number), random.uniform(0, 0.01))
+            except asyncio.TimeoutError:
+                cut_off.append(1)
+            return
+        task = asyncio.ensure_future(use(number))
+        if random.random() < 0.5:
+            await asyncio.sleep(random.uniform(0, 0.01))
+        else:
+            for _ in range(random.randrange(8)):
+                await asyncio.sleep(0)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            cut_off.append(1)
+
+    async with shared:  # connects
+        pass
+    while len(cut_off) < times:
+        await asyncio.wait_for(asyncio.gather(*map(one, range(at_once))), 60)

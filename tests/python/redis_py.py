@@ -3,10 +3,12 @@
 test_real_redis_py.py runs it."""
 import inspect
 import sys
+import time
 
 import distlock
 import redis
 import redis.lock
+from distlock.compat import redis as compat
 from distlock.compat.redis import Lock, LockError, LockNotOwnedError
 
 INSIDE = {"do_acquire", "do_extend", "do_reacquire", "register_scripts"}  # how theirs reaches its store
@@ -50,6 +52,12 @@ def story(make, errors):
     yield attempt(lock.release)
     yield attempt(lock.release)
     yield lock.locked(), lock.owned()
+    for seconds in (0.2, 60):  # one ends, one is extended
+        short = make("short", timeout=0.2)
+        yield short.acquire(), short.extend(seconds, replace_ttl=True), short.reacquire(), short.extend(seconds)
+        time.sleep(0.7)
+        yield short.owned(), short.locked(), attempt(short.extend, 5), attempt(short.release)
+        yield attempt(short.reacquire), attempt(short.release)
     with make("k", timeout=60) as inside:
         yield inside.owned(), isinstance(inside.local.token, bytes), other.acquire(blocking=False)
     yield inside.owned(), inside.local.token
@@ -63,8 +71,9 @@ def main():
     theirs = list(story(lambda name, **more: redis.lock.Lock(store, name, **more), redis.exceptions.LockError))
     ours = list(story(lambda name, **more: Lock(dl, name, **more), LockError))
     assert ours == theirs, "\n".join(f"{a}\n{b}" for a, b in zip(ours, theirs) if a != b)
-    assert issubclass(LockError, redis.exceptions.LockError)
-    assert issubclass(LockNotOwnedError, redis.exceptions.LockNotOwnedError)
+    # All that programs import beside a Lock, from redis.exceptions or redis.lock.
+    for name in ("RedisError", "LockError", "LockNotOwnedError", "ConnectionError", "TimeoutError"):
+        assert issubclass(getattr(compat, name), getattr(redis.exceptions, name)), name
     print("the same")
 
 

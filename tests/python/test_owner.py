@@ -202,7 +202,8 @@ def test_errors_survive_pickle_and_copy():
     busy = distlock.Busy("LOCK_HELD", "why", retry_after=1.5, queue_length=3)
     errors = [lost, busy, distlock.InvalidRequest("INVALID_ARGUMENT", "x", field_problems=(("a", "b"),)),
               distlock.Unavailable("UNREACHABLE", "x"), distlock.Refused("QUOTA_EXCEEDED"), distlock.ClientClosed("x"),
-              distlock.DistlockError("x"), compat.LockError("x", "k"), compat.LockNotOwnedError("x", "k")]
+              distlock.DistlockError("x"), compat.LockError("x", "k"), compat.LockNotOwnedError("x", "k"),
+              compat.ConnectionError("UNREACHABLE", "x", waited=2.0), compat.RedisError("x")]
     for module in (distlock, compat):
         for kind in [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Exception)]:
             assert kind.__module__ != module.__name__ or any(type(error) is kind for error in errors), kind

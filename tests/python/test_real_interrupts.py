@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package is interrupted many times, with a real broker and store: it never stands still, and no lock is left."""
+"""The package is interrupted many times, with a real broker and store: it never stands still, and no lock is left.
+DISTLOCK_CANCELLATIONS: how many threads and tasks are cancelled."""
+import asyncio
 import gc
 import os
 import time
@@ -10,6 +12,7 @@ import pytest
 from harness import eventually
 
 SIGNALS = 10_000
+CANCELLATIONS = int(os.environ.get("DISTLOCK_CANCELLATIONS", 1000))
 INTERRUPTED = {"fresh": 4000, "again": 2000, "several": 1000, "by hand": 1000, "stack": 1000, "decorated": 1000}
 
 
@@ -30,6 +33,37 @@ def test_interrupted_blocks(broker, connect, kind):
     other = connect(broker.url)
     eventually(lambda: not [lock.key for lock in other.list()])
     use()
+
+
+@pytest.fixture
+def patient(world):
+    """No stall of a busy machine loses a lock of this broker, and its ttl frees none that is left."""
+    return world.distlockd(world.redis().url, "--validity", "30s", "--default-ttl", "60s")
+
+
+def test_cancelled_threads(patient, connect):
+    dl, other = connect(patient.url), connect(patient.url)
+    interrupts.cancel_threads(dl, CANCELLATIONS)
+    nothing_is_left(dl, other)
+
+
+def test_cancelled_tasks(patient, connect):
+    other = connect(patient.url)
+
+    async def whole():
+        async with distlock.aio.connect(patient.url) as dl:
+            await interrupts.cancel_tasks(dl, CANCELLATIONS)
+            await asyncio.get_running_loop().run_in_executor(None, nothing_is_left, dl, other)
+
+    asyncio.run(whole())
+
+
+def nothing_is_left(dl, other):
+    gc.collect()
+    eventually(lambda: not [lock.key for lock in other.list()])
+    eventually(lambda: (dl.stats().held, dl.stats().waiting) == (0, 0))
+    with other.all("abcd", wait=0):
+        pass
 
 
 def test_dropped_clients(broker):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The standard tools build the package; what they build works in an environment that has nothing else, with the newest
-gRPC."""
+gRPC, and with type checkers."""
 import shutil
 import subprocess
 import tarfile
@@ -44,22 +44,52 @@ def test_they_hold_all(built):
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
         about = opened.read(f"distlock-{distlock.__version__}.dist-info/METADATA").decode()
-    assert sources <= set(names) and "Requires-Dist: grpcio" in about and "License" in about
+        licence = opened.read(f"distlock-{distlock.__version__}.dist-info/licenses/LICENSE").decode()
+    assert sources <= set(names)
     assert not [name for name in names if not name.startswith("distlock")]
+    for line in (f"Version: {distlock.__version__}", "License-Expression: Apache-2.0", "License-File: LICENSE",
+                 "Requires-Python: >=3.10", "Requires-Dist: grpcio<2,>=1.51", "Requires-Dist: protobuf<8,>=4.21",
+                 "Project-URL: Homepage, https://distlock.dev", "Description-Content-Type: text/markdown"):
+        assert line in about.split("\n"), about
+    assert licence == (REPOSITORY / "LICENSE").read_text()
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    assert sources | {"README.md", "pyproject.toml"} <= names
+        whole = all(member.isreg() or member.isdir() for member in opened.getmembers())
+    assert sources | {"README.md", "pyproject.toml", "LICENSE"} <= names and whole
 
 
-def test_the_wheel_in_a_fresh_environment_takes_locks(built, world, tmp_path):
+@pytest.fixture(scope="module", params=["*.whl", "*.tar.gz"])
+def installed(request, built, tmp_path_factory):
+    """A Python that has nothing but what one of the two, and pip, have installed, from a folder."""
+    folder = tmp_path_factory.mktemp("fresh")
+    subprocess.run([tools.python(), "-m", "venv", folder], check=True)
+    python = folder / "bin/python"
+    made, = built.glob(request.param)
+    pip = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                          "--find-links", tools.folder() / "wheels", made], capture_output=True, text=True)
+    assert pip.returncode == 0, pip.stderr
+    return python
+
+
+def test_what_is_installed_takes_locks(installed, world, tmp_path):
     broker = world.distlockd(world.redis().url)
-    subprocess.run([tools.python(), "-m", "venv", tmp_path / "fresh"], check=True)
-    python = tmp_path / "fresh/bin/python"
-    wheel, = built.glob("*.whl")
-    installed = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-                                "--find-links", tools.folder() / "wheels", wheel], capture_output=True, text=True)
-    assert installed.returncode == 0, installed.stderr
-    done = subprocess.run([python, "-c", PROGRAM, broker.url], capture_output=True, text=True, timeout=100,
+    done = subprocess.run([installed, "-c", PROGRAM, broker.url], capture_output=True, text=True, timeout=100,
                           cwd=tmp_path, env={})
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", distlock.__version__, "True"]
+
+
+def test_type_checkers_know_what_is_installed(installed):
+    """The README's first program, as a user's."""
+    done = subprocess.run([PACKAGE / "lint.sh", installed], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("distlock.client.Held") >= 1 and done.stdout.count('"wiat"') == 2
+
+
+def test_the_stubs_are_what_the_pinned_protoc_makes(tmp_path):
+    subprocess.run([PACKAGE / "stubs.sh", tmp_path], check=True, timeout=300)
+    made = sorted((tmp_path / "distlock/v1").iterdir())
+    assert len(made) == 6
+    for path in made:
+        kept = PACKAGE / "distlock/v1" / path.name
+        assert kept.read_text() == path.read_text(), f"run client/python/stubs.sh: {path.name}"

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """distlock.compat.redis.Lock against what redis-py documents of its Lock."""
+import _thread
+import gc
 import threading
 
+import distlock
+import interrupts
 import pytest
-from distlock.compat.redis import Lock, LockError, LockNotOwnedError
+from distlock.compat import redis as compat
+from distlock.compat.redis import ConnectionError, Lock, LockError, LockNotOwnedError, RedisError, TimeoutError
+from fake_broker import eventually
 
 
 @pytest.fixture
@@ -17,7 +23,7 @@ def test_acquire_and_release(broker, dl):
     lock.release()
     assert not lock.owned() and lock.token is None
     spec = broker.session().got("acquire")[0].acquire.locks[0]
-    assert spec.max_hold.seconds == 60 and 0 < spec.max_wait.ToNanoseconds() <= 10 * 10**9
+    assert not spec.HasField("max_hold") and 0 < spec.max_wait.ToNanoseconds() <= 10 * 10**9
 
 
 def test_not_blocking(broker, dl):
@@ -44,7 +50,7 @@ def test_releasing_what_is_not_held(broker, dl):
         lock.extend(1)
     assert issubclass(LockError, ValueError) and issubclass(LockNotOwnedError, LockError)
     lock.acquire()
-    held = lock.local.held
+    held = lock.local.hold.held
     session = broker.session()
     session.lose(session.await_command("acquire").id, "FORCED")
     assert held.lost.wait(20)
@@ -54,13 +60,96 @@ def test_releasing_what_is_not_held(broker, dl):
         lock.release()
     with Lock(dl, "k", raise_on_release_error=False) as quiet:
         session.lose(session.await_command("acquire", 2).id, "FORCED")
-        assert quiet.local.held.lost.wait(20)
+        assert quiet.local.hold.held.lost.wait(20)
 
 
-def test_extend_cannot_move_a_timeout(dl):
-    with Lock(dl, "k", timeout=5) as lock:
-        with pytest.raises(LockError, match="leave it out"):
-            lock.extend(5)
+class Moment:
+    """The shim's clock, for the tests that move it."""
+
+    def __init__(self, monkeypatch):
+        self.now = 10**12
+        monkeypatch.setattr(compat, "clock", lambda: self.now)
+
+    def pass_by(self, seconds):
+        self.now += seconds * 10**9
+
+
+def left(lock):
+    return (lock.local.hold.until - compat.clock()) / 10**9
+
+
+def test_a_timeout_is_moved(broker, dl, monkeypatch):
+    moment = Moment(monkeypatch)
+    lock = Lock(dl, "k", timeout=1000)
+    lock.acquire()
+    moment.pass_by(100)
+    assert left(lock) == 900
+    assert lock.extend(50) is True and left(lock) == 950
+    assert lock.extend(50.5, replace_ttl=True) is True and left(lock) == 50.5
+    assert lock.reacquire() is True and left(lock) == 1000
+    moment.pass_by(999)
+    assert lock.owned()
+    moment.pass_by(1)
+    assert not lock.owned()
+    for late in (lambda: lock.extend(1000), lock.reacquire, lock.release):
+        with pytest.raises(LockNotOwnedError, match="no longer owned"):
+            late()
+    with pytest.raises(LockError, match="not owned or is already unlocked"):
+        lock.release()
+
+
+def test_a_timeout_gives_the_lock_back(broker, dl):
+    """Also when nobody has it any more: it belongs to the key until then."""
+    lock = Lock(dl, "k", timeout=0.2)
+    lock.acquire()
+    kept = Lock(dl, "kept", timeout=3600)
+    kept.acquire()
+    Lock(dl, "dropped", timeout=0.4).acquire()
+    gc.collect()
+    eventually(lambda: len(broker.session().got("release")) == 2)
+    assert not lock.owned() and kept.owned()
+    with pytest.raises(LockNotOwnedError):
+        with Lock(dl, "k", timeout=0.05) as inside:
+            eventually(lambda: not inside.owned())
+    kept.extend(0.05, replace_ttl=True)  # sooner: the thread that waits for an hour hears of it
+    eventually(lambda: len(broker.session().got("release")) == 4)
+
+
+def test_threads_of_timeouts_end_with_their_locks(broker, dl):
+    before = _thread._count()
+    locks = [Lock(dl, f"k{number}", timeout=3600) for number in range(30)]
+    for lock in locks:
+        lock.acquire()
+    assert _thread._count() >= before + 30
+    session = broker.session()
+    for lock, command in zip(locks[:15], session.got("acquire")):
+        session.lose(command.id, "FORCED")
+    for lock in locks[15:]:
+        lock.release()
+    eventually(lambda: _thread._count() <= before + 10)
+
+
+def test_a_signal_handler_may_extend(broker, dl):
+    lock = Lock(dl, "k", timeout=1000)
+    lock.acquire()
+    interrupts.storm(lambda: lock.extend(1, replace_ttl=True), lambda: lock.extend(1, replace_ttl=True), 300)
+    assert lock.owned()
+    lock.release()
+
+
+@pytest.mark.parametrize("timeout", [-1, 1e10, float("nan")])
+def test_a_timeout_that_cannot_be(dl, timeout):
+    with pytest.raises(ValueError, match="timeout is"):
+        Lock(dl, "k", timeout=timeout)
+
+
+def test_no_answer_is_what_redis_py_calls_so(folder, connect):
+    lock = Lock(connect(f"unix://{folder}/nobody.sock"), "k", blocking=False)
+    with pytest.raises(ConnectionError, match="UNREACHABLE") as gone:
+        lock.acquire()
+    assert isinstance(gone.value, TimeoutError) and isinstance(gone.value, RedisError)
+    assert isinstance(gone.value, distlock.Unavailable) and gone.value.reason == "UNREACHABLE"
+    assert isinstance(gone.value.__cause__, distlock.Unavailable)
 
 
 @pytest.mark.parametrize("thread_local, owned", [(True, False), (False, True)])

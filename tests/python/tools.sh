@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Prints a folder with a virtual environment `venv`, which has the newest gRPC that the package is tested with and the
-# programs that it is used beside, and `wheels` for environments that a test makes. The first time it installs them from
-# PyPI, into the user's cache.
+# programs that it is used beside, and `wheels` for environments that a test makes and packages that it builds. The
+# first time it installs them from PyPI, into the user's cache.
 set -euo pipefail
 readonly RUNTIME=(grpcio==1.85.3 protobuf==7.36.2)
-readonly BESIDE=(build==1.6.1 celery==5.7.0 gevent==26.9.0 gunicorn==27.0.1
+readonly BESIDE=(build==1.6.1 celery==5.7.0 eventlet==0.41.3 gevent==26.9.0 gunicorn==27.0.1
   redis==8.1.0 setuptools==84.2.1 wheel==0.48.0)
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/distlock
@@ -18,7 +18,7 @@ if [ ! -e "$tools/complete" ]; then
   rm -rf "$tools"
   /usr/bin/python3 -m venv "$tools/venv" >&2
   pip=("$tools/venv/bin/pip" --quiet --disable-pip-version-check)
-  "${pip[@]}" download --dest "$tools/wheels" "${RUNTIME[@]}" >&2
+  "${pip[@]}" download --dest "$tools/wheels" "${RUNTIME[@]}" setuptools==84.2.1 >&2
   "${pip[@]}" install --find-links "$tools/wheels" "${RUNTIME[@]}" "${BESIDE[@]}" >&2
   : >"$tools/complete"
 fi

@@ -52,7 +52,8 @@ Folder::~Folder() {
 
 FakeBroker::FakeBroker(Behaviour behaviour, std::string address, Watcher watcher)
     : watcher_(std::move(watcher)),
-      address_(address.empty() ? absl::StrCat("unix://", folder_.path(), "/broker.sock") : std::move(address)),
+      address_(address.empty() ? absl::StrCat("unix://", folder_.emplace().path(), "/broker.sock")
+                               : std::move(address)),
       behaviour_(std::move(behaviour)) {
   grpc::ServerBuilder builder;
   int port = 0;

@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -149,7 +150,7 @@ class FakeBroker final : public v1::LockService::WithCallbackMethod_Session<v1::
   void Remove(const std::string& key, size_t position, Peer* telling, v1::SessionResponse& out);
   void Forget(Peer& session);
 
-  const Folder folder_;
+  std::optional<Folder> folder_;  // of a socket of its own: a process that is killed would leave one behind
   const Watcher watcher_;
   std::string address_;  // constant after construction
   std::unique_ptr<grpc::Server> server_;

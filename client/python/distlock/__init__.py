@@ -13,8 +13,9 @@ import atexit
 
 from distlock import aio
 from distlock._core import close_all
+from distlock._decorated import SKIP
 from distlock._queries import Detached
-from distlock.client import SKIP, Acquire, Client, Held, HeldAll, connect
+from distlock.client import Acquire, Client, Held, HeldAll, connect
 from distlock.errors import Busy, ClientClosed, DistlockError, InvalidRequest, LockLost, Refused, Unavailable
 from distlock.hooks import Observer
 from distlock.protocols import HeldLock, Locks

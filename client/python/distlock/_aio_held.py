@@ -4,11 +4,12 @@ import asyncio
 import collections
 import functools
 import weakref
-from typing import Any, Callable, Deque, Generic, List, Optional, Sequence, Tuple, TypeVar, cast
+from typing import Any, Callable, Deque, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, cast
 
 from distlock import _convert
 from distlock._held import Claim, Holding, closed_or
-from distlock._options import ELECTION_VALUE, Base
+from distlock._options import Base
+from distlock._words import NONE, arguments
 from distlock.errors import Refused
 from distlock.types import Outcome, Queued
 from distlock.v1 import lock_pb2
@@ -112,11 +113,12 @@ class Held(Holding):
         """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
         self.check()
         bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
-        self._core.post(self._core.table.proclaim, self._lease, _convert.metadata({ELECTION_VALUE: value}),
-                        functools.partial(bridge.post, settle, future))
-        refused = await future
-        if refused is not None:
-            raise closed_or(refused)
+        with arguments(metadata="value"):
+            self._core.post(self._core.table.proclaim, self._lease, _convert.metadata(_convert.election(value)),
+                            functools.partial(bridge.post, settle, future))
+            refused = await future
+            if refused is not None:
+                raise closed_or(refused)
 
 
 class HeldAll(Sequence[Held]):
@@ -179,8 +181,7 @@ class Body:
 
     def _lose(self) -> None:
         if not self._over and not self._cancelled and self._task is not None:
-            self._cancelled = True
-            self._task.cancel()
+            self._cancelled = self._task.cancel()
 
     async def leave(self, error: Optional[BaseException]) -> None:
         self._over = True
@@ -210,8 +211,8 @@ class Acquire(Generic[H]):
 
     def __init__(self, client: Base, specs: List[lock_pb2.LockSpec], wait: Optional[float],
                  wrap: Callable[[List[Held]], H], on_loss: Optional[Callable[[Held], object]],
-                 on_queued: Optional[Callable[[Queued], object]]) -> None:
-        self._client, self._specs, self._wrap = client, specs, wrap
+                 on_queued: Optional[Callable[[Queued], object]], words: Mapping[str, str] = NONE) -> None:
+        self._client, self._specs, self._wrap, self._words = client, specs, wrap, words
         self._wait = _convert.wait_of(wait)
         self._on_loss, self._on_queued = on_loss, on_queued
         self._bodies: List[Tuple[Optional["asyncio.Task[Any]"], Body]] = []
@@ -234,7 +235,7 @@ class Acquire(Generic[H]):
         finally:
             claim.answered(outcome)
         if refused is not None:
-            raise closed_or(refused)
+            raise closed_or(refused, self._words, len(self._specs) == 1)
         for one in held:
             one._observe(claim)
             if self._on_loss is not None:
@@ -250,6 +251,7 @@ class Acquire(Generic[H]):
         """Gives the lock back without waiting for the answer. Raises LockLost when it was lost, unless the body raised
         something itself."""
         task = asyncio.current_task()
-        index = max(i for i, (owner, _) in enumerate(self._bodies) if owner is task)
-        _, body = self._bodies.pop(index)
-        await body.leave(error)
+        mine = [one for one in self._bodies if one[0] is task]  # else a generator or stack is closed by another task
+        entered = (mine or [one for one in self._bodies if one[0] is None or one[0].done()] or self._bodies)[-1]
+        self._bodies.remove(entered)
+        await entered[1].leave(error)

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts between the wire's messages and this package's values."""
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from enum import Enum
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Type, Union
 
 from distlock import _process
 from distlock._clock import SECOND, nanoseconds
 from distlock.errors import InvalidRequest, Refused, kind_of
-from distlock.types import Block, Holder, LockInfo, Mode, Options, Outcome, Queued, Waiting
+from distlock.types import Block, Holder, LockInfo, Mode, OnDisconnect, Options, Outcome, Policy, Queued, Waiting
 from distlock.v1 import lock_pb2, look_pb2
 from distlock.v1 import lock_service_pb2 as wire
 
 REASON = "REFUSAL_REASON_"
 LOST = "LOST_REASON_"
 LABEL_BYTES = 256
+ELECTION_VALUE = "distlock.election"  # the metadata entry that holds a leader's value
 Seconds = Union[int, float]
 
 
@@ -20,7 +22,7 @@ def cut_label(label: str) -> str:
     return label.encode()[:LABEL_BYTES].decode(errors="ignore")
 
 
-def _invalid(field: str, problem: str) -> InvalidRequest:
+def invalid(field: str, problem: str) -> InvalidRequest:
     return InvalidRequest("INVALID_ARGUMENT", f"{field} {problem}", field_problems=((field, problem),))
 
 
@@ -28,12 +30,12 @@ def _set(spec: lock_pb2.LockSpec, field: str, value: Any) -> None:
     try:
         setattr(spec, field, value)
     except (TypeError, ValueError) as error:
-        raise _invalid(field, f"is {value!r}: {error}") from None
+        raise invalid(field, f"is {value!r}: {error}") from None
 
 
 def _duration(spec: lock_pb2.LockSpec, field: str, seconds: Seconds) -> None:
     if not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9:
-        raise _invalid(field, f"is {seconds!r}; it must be seconds, 0 or more")
+        raise invalid(field, f"is {seconds!r}; it must be seconds, 0 or more")
     getattr(spec, field).FromNanoseconds(nanoseconds(seconds))
 
 
@@ -48,7 +50,27 @@ def _update(spec: lock_pb2.LockSpec, values: Mapping[str, str]) -> None:
     try:
         spec.metadata.update(values)
     except (TypeError, ValueError) as error:
-        raise _invalid("metadata", f"is {dict(values)!r}: {error}") from None
+        raise invalid("metadata", f"is {values!r}: {error}") from None
+
+
+def _choose(spec: lock_pb2.LockSpec, field: str, value: Enum, kind: Type[Enum]) -> None:
+    if not isinstance(value, kind):
+        raise invalid(field, f"is {value!r}; it must be one of {', '.join(map(str, kind))}")
+    setattr(spec, field, value.value)
+
+
+def election(value: str) -> Dict[str, str]:
+    """The metadata of a leader."""
+    if not isinstance(value, str):
+        raise invalid("value", f"is {value!r}; it must be text")
+    return {ELECTION_VALUE: value}
+
+
+def patience_of(seconds: Optional[Seconds]) -> Optional[int]:
+    """Nanoseconds of `unreachable_after`."""
+    if seconds is not None and (not isinstance(seconds, (int, float)) or not 0 <= seconds <= 1e9):
+        raise invalid("unreachable_after", f"is {seconds!r}; it must be seconds, or None")
+    return None if seconds is None else nanoseconds(seconds)
 
 
 def wait_of(wait: Optional[Seconds]) -> Optional[int]:
@@ -56,7 +78,7 @@ def wait_of(wait: Optional[Seconds]) -> Optional[int]:
     if wait is None:
         return None
     if not isinstance(wait, (int, float)) or not 0 <= wait <= 1e9:
-        raise _invalid("wait", f"is {wait!r}; it must be seconds, 0 for one try, or None to wait until granted")
+        raise invalid("wait", f"is {wait!r}; it must be seconds, 0 for one try, or None to wait until granted")
     return nanoseconds(wait)
 
 
@@ -65,7 +87,7 @@ def spec(key: str, mode: Mode, options: Options, permits: int = 0, limit: int = 
     made = lock_pb2.LockSpec()
     _set(made, "key", key)
     _set(made, "namespace", options.namespace)
-    made.mode = mode.value  # type: ignore[assignment]
+    _choose(made, "mode", mode, Mode)
     _set(made, "permits", permits)
     _set(made, "limit", limit)
     _set(made, "owner", options.owner)
@@ -78,10 +100,11 @@ def spec(key: str, mode: Mode, options: Options, permits: int = 0, limit: int = 
     if options.min_hold:
         _duration(made, "min_hold", options.min_hold)
     if options.policy is not None:
-        made.policy = options.policy.value  # type: ignore[assignment]
-    if options.on_disconnect.value != 1:
-        made.on_disconnect = options.on_disconnect.value  # type: ignore[assignment]
-    made.reentrant, made.resume = options.reentrant, options.resume
+        _choose(made, "policy", options.policy, Policy)
+    if options.on_disconnect is not OnDisconnect.SAFE:
+        _choose(made, "on_disconnect", options.on_disconnect, OnDisconnect)
+    _set(made, "reentrant", options.reentrant)
+    _set(made, "resume", options.resume)
     _update(made, options.metadata)
     return made
 

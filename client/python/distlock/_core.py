@@ -175,7 +175,7 @@ class Core:
         for callback, arguments in fx:
             try:
                 callback(*arguments)
-            except Exception:
+            except BaseException:  # also of sys.exit in a hook: this thread is not the program's
                 log.exception("a callback failed")
         return result
 

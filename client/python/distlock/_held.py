@@ -4,13 +4,14 @@ Claim until the lock's handle exists, then the handle; one that is dropped gives
 import functools
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence
 
 from distlock import _convert, _fork
 from distlock._clock import SECOND
 from distlock._core import Core
 from distlock._lease import GIVEN_BACK, Lease, Phase, Request
 from distlock._threads import owned, spawn
+from distlock._words import NONE, as_written
 from distlock.errors import ClientClosed, LockLost, Refused
 from distlock.hooks import Observer
 from distlock.types import Mode
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("distlock")
 
 
-def closed_or(refused: Refused) -> Exception:
+def closed_or(refused: Refused, words: Mapping[str, str] = NONE, alone: bool = True) -> Exception:
     """What to raise for a refusal of the table."""
-    return ClientClosed(refused.message) if refused.reason == "CLIENT_CLOSED" else refused
+    return ClientClosed(refused.message) if refused.reason == "CLIENT_CLOSED" else as_written(refused, words, alone)
 
 
 def observe(observer: Optional[Observer], method: str, *values: Any) -> Any:

@@ -9,16 +9,14 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 from distlock import _bearer, _convert, _fork, _tls
 from distlock._access import FROM_ENVIRONMENT, Access
 from distlock._channel import Addresses, check_addresses, check_threads, default_address
-from distlock._clock import nanoseconds
+from distlock._convert import ELECTION_VALUE
 from distlock._core import Core
 from distlock._lease import Phase
 from distlock._threads import owned
-from distlock.errors import ClientClosed, InvalidRequest
+from distlock.errors import ClientClosed
 from distlock.hooks import Observer
 from distlock.types import Lock, Mode, Options, Stats
 from distlock.v1 import lock_pb2
-
-ELECTION_VALUE = "distlock.election"  # the metadata entry that holds a leader's value
 
 
 class Base:
@@ -35,7 +33,7 @@ class Base:
         _bearer.check(self.address, access)
         self._access = access
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
-        self._unreachable_after = None if unreachable_after is None else nanoseconds(unreachable_after)
+        self._unreachable_after = _convert.patience_of(unreachable_after)
         self._options = options
         self._on_draining = on_draining or (lambda left: None)
         self._observer = observer
@@ -100,12 +98,18 @@ class Base:
     def _specs(self, locks: Iterable[Union[str, Lock]], changes: Any) -> List[lock_pb2.LockSpec]:
         options = self._with(changes)
         made = [lock if isinstance(lock, Lock) else Lock(lock) for lock in locks]
+        if not made:
+            raise _convert.invalid("locks", "is empty; name at least one")
         return [_convert.spec(lock.key, lock.mode, lock.options or options, lock.permits, lock.limit) for lock in made]
+
+    def _of_campaign(self, changes: Any) -> Dict[str, str]:
+        """How its caller writes the arguments of a lock."""
+        return {"key": "name", **({} if self._with(changes).metadata else {"metadata": "value"})}
 
     def _candidate(self, name: str, value: str, changes: Any) -> List[lock_pb2.LockSpec]:
         options = self._with(changes)
         if ELECTION_VALUE in options.metadata:
-            problem = f"has an entry {ELECTION_VALUE}, under which an election shows its value: give that as the value"
-            raise InvalidRequest("INVALID_ARGUMENT", f"metadata {problem}", field_problems=(("metadata", problem),))
-        metadata = {**options.metadata, ELECTION_VALUE: value}
+            raise _convert.invalid("metadata", f"has an entry {ELECTION_VALUE}, under which an election shows its "
+                                   "value: give that as the value")
+        metadata = {**options.metadata, **_convert.election(value)}
         return [_convert.spec(name, Mode.EXCLUSIVE, dataclasses.replace(options, metadata=metadata))]

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set, 
 
 from distlock import _channel, _convert, _fork, _status
 from distlock import _operations as operations
+from distlock._convert import ELECTION_VALUE
 from distlock._core import Core
-from distlock._options import ELECTION_VALUE, Base
+from distlock._options import Base
 from distlock._threads import Answer, Bell
+from distlock._words import arguments
 from distlock.errors import ClientClosed, Refused
 from distlock.types import Leader, Lock, LockInfo, Mode, Outcome, Terms
 from distlock.v1 import look_pb2 as look
@@ -69,12 +71,13 @@ def leader_of(lock: LockInfo) -> Optional[Leader]:
 def changes(locks: Iterator[LockInfo]) -> Iterator[Optional[Leader]]:
     """Who leads, whenever that has changed."""
     told: Optional[Tuple[Optional[str], int]] = None
-    for lock in locks:
-        leader = leader_of(lock)
-        term = (leader.holder_id, leader.token) if leader is not None else (None, 0)
-        if term != told:
-            told = term
-            yield leader
+    with arguments(key="election"):
+        for lock in locks:
+            leader = leader_of(lock)
+            term = (leader.holder_id, leader.token) if leader is not None else (None, 0)
+            if term != told:
+                told = term
+                yield leader
 
 
 class Watch:
@@ -217,7 +220,8 @@ class Queries(Base):
 
     def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
         """Who leads an election; None between two terms."""
-        return leader_of(self.inspect(election, namespace=namespace, max_waiters=0))
+        with arguments(key="election"):
+            return leader_of(self.inspect(election, namespace=namespace, max_waiters=0))
 
     def observe(self, election: str, *, namespace: str = "") -> Iterator[Optional[Leader]]:
         """Who leads, at once and after each change. Never ends by itself."""

@@ -4,6 +4,7 @@ those of a program that has googleapis-common-protos."""
 from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from distlock._tls import connect_failure
+from distlock._words import as_written
 from distlock.errors import Refused, kind_of
 from distlock.types import Holder, Mode
 
@@ -84,8 +85,8 @@ def refused(error: Any, address: str = "") -> Refused:
                           int(extra.get("fencing_token") or 0), None, 0.0, 0.0, ""),)
     retry = _message(details.get("RetryInfo", {}).get(1, [b""])[0])
     problems = [_message(one) for one in details.get("BadRequest", {}).get(1, [])]
-    return kind_of(reason)(
+    return as_written(kind_of(reason)(
         reason, connect_failure(address, error.details() or code), holders=holders,
         queue_length=int(extra.get("queue_length") or 0),
         retry_after=_number(retry, 1) + _number(retry, 2) / 1e9 if retry else None,
-        field_problems=tuple((_text(one, 1), _text(one, 2)) for one in problems))
+        field_problems=tuple((_text(one, 1), _text(one, 2)) for one in problems)))

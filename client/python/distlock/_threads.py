@@ -149,7 +149,7 @@ class Worker:
                 work = self._given.get(timeout=self.IDLE_S)
                 try:
                     work()
-                except Exception:
+                except BaseException:  # also of sys.exit: what is behind it is due
                     log.exception("a callback failed")
                 del work
         except queue.Empty:

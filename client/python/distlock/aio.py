@@ -33,8 +33,9 @@ from distlock import _operations as operations
 from distlock._access import ChannelOptions, access
 from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
+from distlock._decorated import refuse_later, refuse_unrun
 from distlock._options import Base
-from distlock.client import refuse_later
+from distlock._words import arguments
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.protocols import LocksInLoop as Locks
@@ -142,7 +143,7 @@ class Client(Base):
                 on_loss: Optional[Callable[[Held], object]] = None,
                 on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
-        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
+        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options, permits="n")
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
@@ -153,7 +154,10 @@ class Client(Base):
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
                  on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`. value: what observers are told."""
-        return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
+        words = self._of_campaign(options)
+        with arguments(**words):
+            specs = self._candidate(name, value, options)
+        return Acquire(self, specs, wait, lambda held: held[0], on_loss, None, words)
 
     def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
                **options: "Unpack[Terms]") -> Callable[[F], F]:
@@ -176,6 +180,7 @@ class Client(Base):
                     result = function(*args, **kwargs)
                     if inspect.isawaitable(result):
                         result = await result
+                    refuse_unrun(function, result)
                 except BaseException as error:
                     await request.__aexit__(type(error), error, error.__traceback__)
                     raise
@@ -219,7 +224,8 @@ class Client(Base):
 
     async def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
         """Who leads an election; None between two terms."""
-        return _queries.leader_of(await self.inspect(election, namespace=namespace, max_waiters=0))
+        with arguments(key="election"):
+            return _queries.leader_of(await self.inspect(election, namespace=namespace, max_waiters=0))
 
     def observe(self, election: str, *, namespace: str = "") -> AsyncIterator[Optional[Leader]]:
         """Who leads, at once and after each change. Never ends by itself."""
@@ -266,8 +272,10 @@ class Client(Base):
         await self.close()
 
     def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
-             on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
-        return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+             on_queued: Optional[Callable[[Queued], object]], options: Any, **words: str) -> Acquire[Held]:
+        with arguments(**words):
+            specs = self._specs([lock], options)
+        return Acquire(self, specs, wait, lambda held: held[0], on_loss, on_queued, words)
 
 
 if TYPE_CHECKING:

@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client for threads. distlock.aio has the one for asyncio; both read alike."""
 import functools
-import inspect
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generic,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+    cast,
+)
 
 from distlock import _convert
 from distlock._access import ChannelOptions, access
 from distlock._core import Core
+from distlock._decorated import refuse_later, refuse_unrun
 from distlock._held import Claim, Holding, call_back, closed_or
-from distlock._options import ELECTION_VALUE, Base
+from distlock._options import Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
+from distlock._words import NONE, arguments
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.protocols import Locks
@@ -26,19 +41,6 @@ if TYPE_CHECKING:
 Key = Union[str, Callable[..., str]]
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H")
-
-
-class Skip:
-    """What a decorated function returns when the lock is busy and busy=SKIP was given. False."""
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "distlock.SKIP"
-
-
-SKIP = Skip()
 
 
 class Loss:
@@ -123,10 +125,12 @@ class Held(Holding):
         """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
         self.check()
         answer = Answer()
-        self._core.post(self._core.table.proclaim, self._lease, _convert.metadata({ELECTION_VALUE: value}), answer)
-        refused = answer.get()
-        if refused is not None:
-            raise closed_or(refused)
+        with arguments(metadata="value"):
+            made = _convert.metadata(_convert.election(value))
+            self._core.post(self._core.table.proclaim, self._lease, made, answer)
+            refused = answer.get()
+            if refused is not None:
+                raise closed_or(refused)
 
 
 class HeldAll(Sequence[Held]):
@@ -157,7 +161,7 @@ class HeldAll(Sequence[Held]):
     def release(self, timeout: Optional[float] = None) -> List[Outcome]:
         """Gives all back, and waits for the answers, for `timeout` seconds each at most."""
         answers = [part._send_release() for part in self.parts]
-        return [part._outcome(answer, timeout) for part, answer in zip(self.parts, answers)]
+        return [part._outcome(answer, timeout) for part, answer in zip(self.parts, answers, strict=True)]
 
     def release_soon(self) -> None:
         """Sends the releases and does not wait."""
@@ -188,11 +192,12 @@ class Acquire(Generic[H]):
 
     def __init__(self, client: Base, specs: List[lock_pb2.LockSpec], wait: Optional[float],
                  wrap: Callable[[List[Held]], H], on_loss: Optional[Callable[[Held], object]],
-                 on_queued: Optional[Callable[[Queued], object]]) -> None:
-        self._client, self._specs, self._wrap = client, specs, wrap
+                 on_queued: Optional[Callable[[Queued], object]], words: Mapping[str, str] = NONE) -> None:
+        self._client, self._specs, self._wrap, self._words = client, specs, wrap, words
         self._wait = _convert.wait_of(wait)
         self._on_loss, self._on_queued = on_loss, on_queued
         self._entered = threading.local()
+        self._stack: List[Tuple[int, List[Held]]] = []  # by hand, or by an ExitStack: on which thread, and what
 
     def acquire(self) -> H:
         """Waits for the lock as `wait` says. Raises Busy, Unavailable, InvalidRequest, another Refused or ClientClosed.
@@ -211,7 +216,7 @@ class Acquire(Generic[H]):
         finally:
             claim.answered(outcome)
         if refused is not None:
-            raise closed_or(refused)
+            raise closed_or(refused, self._words, len(self._specs) == 1)
         for one in held:
             one._observe(claim)
             if self._on_loss is not None:
@@ -231,7 +236,7 @@ class Acquire(Generic[H]):
         if body is not None:
             body.held = held
         else:
-            self._entered.__dict__.setdefault("stack", []).append(held)
+            self._stack.append((threading.get_ident(), held))
         return self._wrap(held)
 
     if TYPE_CHECKING:
@@ -247,26 +252,23 @@ class Body:
     exception that comes before this is called, or in the middle, they have no owner any more."""
 
     def __init__(self, acquire: Acquire[Any]) -> None:
-        self._entered = acquire._entered
+        self._stack = acquire._stack
         self.held: Optional[List[Held]] = None
 
     def __call__(self, kind: Any, error: Any, trace: Any) -> None:
-        held: List[Held] = self._entered.stack.pop() if self.held is None else self.held
+        held = self._newest() if self.held is None else self.held
         lost = next((one for one in held if one._was_lost), None)
         for one in held:
             one.release_soon()
         if lost is not None and error is None:
             raise lost._loss()
 
-
-def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
-    """TypeError: the lock would be given back before the function's body runs. awaits: the decorated one awaits it."""
-    name = getattr(function, "__qualname__", repr(function))
-    for one in (function, type(function).__call__):  # also of an object that is called
-        if inspect.iscoroutinefunction(one) and not awaits:
-            raise TypeError(f"{name} is a coroutine function: decorate it with locked of distlock.aio")
-        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
-            raise TypeError(f"{name} is a generator, whose body runs after the call: take the lock inside")
+    def _newest(self) -> List[Held]:
+        """Of this thread, or, when it has entered none, of another one."""
+        here = threading.get_ident()
+        entered = next((one for one in reversed(self._stack) if one[0] == here), self._stack[-1])
+        self._stack.remove(entered)
+        return entered[1]
 
 
 class Client(Queries):
@@ -291,7 +293,7 @@ class Client(Queries):
                 on_loss: Optional[Callable[[Held], object]] = None,
                 on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
-        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
+        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options, permits="n")
 
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
@@ -303,7 +305,10 @@ class Client(Queries):
     def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
                  on_loss: Optional[Callable[[Held], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """Leadership of the election `name`, which is the lock of that name. value: what observers are told."""
-        return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
+        words = self._of_campaign(options)
+        with arguments(**words):
+            specs = self._candidate(name, value, options)
+        return Acquire(self, specs, wait, lambda held: held[0], on_loss, None, words)
 
     def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
                **options: "Unpack[Terms]") -> Callable[[F], F]:
@@ -325,6 +330,7 @@ class Client(Queries):
                     return busy
                 try:
                     result = function(*args, **kwargs)
+                    refuse_unrun(function, result)
                 except BaseException as error:
                     request.__exit__(type(error), error, error.__traceback__)
                     raise
@@ -352,8 +358,10 @@ class Client(Queries):
         self.close()
 
     def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
-             on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
-        return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+             on_queued: Optional[Callable[[Queued], object]], options: Any, **words: str) -> Acquire[Held]:
+        with arguments(**words):
+            specs = self._specs([lock], options)
+        return Acquire(self, specs, wait, lambda held: held[0], on_loss, on_queued, words)
 
 
 if TYPE_CHECKING:

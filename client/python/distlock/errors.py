@@ -40,11 +40,12 @@ class Refused(DistlockError):
         self.holders, self.queue_length = holders, queue_length
         self.field_problems, self.block = field_problems, block
 
-    def again(self) -> "Refused":
+    def again(self, message: Optional[str] = None,
+              field_problems: Optional[Tuple[Tuple[str, str], ...]] = None) -> "Refused":
         """A copy to raise: an exception that several threads raise would collect all their tracebacks."""
-        copy = type(self)(self.reason, self.message, retry_after=self.retry_after, waited=self.waited,
-                          holders=self.holders, queue_length=self.queue_length, field_problems=self.field_problems,
-                          block=self.block)
+        copy = type(self)(self.reason, self.message if message is None else message, retry_after=self.retry_after,
+                          waited=self.waited, holders=self.holders, queue_length=self.queue_length, block=self.block,
+                          field_problems=self.field_problems if field_problems is None else field_problems)
         copy.__cause__ = self.__cause__
         return copy
 

@@ -7,38 +7,53 @@
 
 `dl` is a distlock.Client in the place of the redis client. What differs:
 
-- The broker renews the lock. `timeout` no longer is the time after which the lock is lost when nobody extends it: it
-  becomes `max_hold`, the most that one acquire may last. None: it lasts until it is released or its process ends.
+- The broker renews the lock, and it is free soon after its process has died. `timeout` is the time after which this
+  package gives it back, also when its Lock is dropped, unless extend() or reacquire() moves that. None: it lasts until
+  it is released.
 - Waiters are served in their order. `sleep` is ignored.
 - A lock that is lost is lost at once: owned() looks at the clock, and release() raises LockNotOwnedError.
-- extend() and reacquire() cannot move the end of a max_hold. They return True when there is none, or raise.
+- Without a `timeout`, extend() and reacquire() return True: there is nothing to extend.
+- No answer in time is a ConnectionError and a TimeoutError, as of redis-py, and a distlock.Unavailable.
 - A token is the fencing token, as text. Locks of redis-py and of distlock do not exclude each other: stop all users of
   the one before the first of the other starts, or hold both.
 """
+import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Optional, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, Union
 
+from distlock._clock import NEVER, SECOND, nanoseconds
+from distlock._clock import now as clock
+from distlock._threads import Bell, spawn
+from distlock._words import arguments
 from distlock.client import Client, Held
-from distlock.errors import Busy
+from distlock.errors import Busy, Unavailable
 from distlock.types import Outcome, Terms
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Number = Union[int, float]
+T = TypeVar("T")
 log = logging.getLogger("distlock")
 
 
+_LOCK: Any
+_NOT_OWNED: Any
+_NO_ANSWER: Any
 try:  # so that programs which catch redis-py's exceptions catch these
     from redis import exceptions as _theirs
-    _LockError: Any = _theirs.LockError
-    _NotOwned: Any = _theirs.LockNotOwnedError
+    RedisError: Any = _theirs.RedisError
+    _LOCK, _NOT_OWNED = (_theirs.LockError,), (_theirs.LockNotOwnedError,)
+    _NO_ANSWER = _theirs.ConnectionError, _theirs.TimeoutError
 except ImportError:
-    _LockError, _NotOwned = ValueError, object
+    class RedisError(Exception):  # type: ignore[no-redef]
+        """The base of those below."""
+
+    _LOCK, _NOT_OWNED, _NO_ANSWER = (RedisError, ValueError), (), (RedisError,)
 
 
-class LockError(_LockError):  # type: ignore[misc]
+class LockError(*_LOCK):  # type: ignore[misc]
     """As redis.exceptions.LockError, and one of these where redis-py is installed."""
 
     def __init__(self, message: Optional[str] = None, lock_name: Optional[str] = None) -> None:
@@ -46,19 +61,75 @@ class LockError(_LockError):  # type: ignore[misc]
         self.message, self.lock_name = message, lock_name
 
 
-class LockNotOwnedError(LockError, _NotOwned):  # type: ignore[misc]
+class LockNotOwnedError(LockError, *_NOT_OWNED):  # type: ignore[misc]
     """As redis.exceptions.LockNotOwnedError: the lock is not, or no longer, held."""
+
+
+class ConnectionError(Unavailable, *_NO_ANSWER):  # type: ignore[misc]
+    """As redis.exceptions.ConnectionError and TimeoutError: no broker or store answered in time."""
+
+
+TimeoutError = ConnectionError
+
+
+def _asked(ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except Unavailable as gone:
+        raise ConnectionError(gone.reason, gone.message, retry_after=gone.retry_after, waited=gone.waited) from gone
+
+
+class _Hold:
+    """One acquire. A thread gives the lock back when its timeout has passed."""
+
+    def __init__(self, held: Held, timeout: Optional[Number]) -> None:
+        self.held, self.until = held, NEVER
+        self._mutex = threading.RLock()  # a signal's handler may come here, on a thread that is inside
+        self._bell = Bell()
+        if timeout:
+            self.until = clock() + nanoseconds(timeout)
+            held._on_end(self._bell.ring)
+            spawn(self._run, answers=False)
+
+    @property
+    def is_held(self) -> bool:
+        return self.held.is_held and clock() < self.until
+
+    def move(self, by: int, since: Optional[int] = None) -> bool:
+        """The timeout ends so long after `since`, else after its present end. False: it is over."""
+        with self._mutex:
+            if not self.is_held:
+                return False
+            self.until = (self.until if since is None else since) + by
+        self._bell.ring()
+        return True
+
+    def release(self) -> bool:
+        """False: it had ended before."""
+        was_held = self.is_held
+        outcome = self.held.release()
+        self._bell.ring()
+        return was_held and outcome is not Outcome.ALREADY_GONE
+
+    def _run(self) -> None:
+        while self.held.is_held:
+            with self._mutex:
+                left = self.until - clock()
+                if left <= 0:
+                    self.held.release_soon()
+                    return
+            self._bell.wait(left / SECOND)
 
 
 class _Place:
     """Where a Lock keeps what it holds: for all threads, when thread_local=False."""
 
-    held: Optional[Held] = None
+    hold: Optional[_Hold] = None
 
     @property
     def token(self) -> Optional[bytes]:
         """The fencing token as text; None when nothing is held."""
-        return str(self.held.token).encode() if self.held is not None else None
+        return str(self.hold.held.token).encode() if self.hold is not None else None
 
 
 class _ThreadsPlace(_Place, threading.local):
@@ -80,8 +151,8 @@ class Lock:
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self._options = options
-        if timeout:
-            self._options["max_hold"] = timeout
+        if timeout is not None and not 0 <= timeout <= 1e9:
+            raise ValueError(f"timeout is {timeout!r}; it must be seconds, or None: until it is released")
         self.local: _Place = _ThreadsPlace() if self.thread_local else _Place()
 
     @property
@@ -97,53 +168,54 @@ class Lock:
             raise LockError("distlock chooses the tokens: leave token out", self.name)
         blocking = self.blocking if blocking is None else blocking
         wait = self.blocking_timeout if blocking_timeout is None else blocking_timeout
-        try:
-            self.local.held = self.redis.lock(self.name, wait=wait if blocking else 0, **self._options).acquire()
-        except Busy:
-            return False
+        wait = (wait if wait is None else max(wait, 0)) if blocking else 0
+        with arguments(key="name", wait="blocking_timeout"):
+            request = self.redis.lock(self.name, wait=wait, **self._options)
+            try:
+                self.local.hold = _Hold(_asked(request.acquire), self.timeout)
+            except Busy:
+                return False
         return True
 
     def locked(self) -> bool:
         """Whether anybody holds the lock."""
-        namespace = str(self._options.get("namespace", ""))
-        return self.redis.inspect(self.name, namespace=namespace, max_waiters=0).holder_count > 0
+        look = functools.partial(self.redis.inspect, self.name, namespace=str(self._options.get("namespace", "")),
+                                 max_waiters=0)
+        with arguments(key="name"):
+            return _asked(look).holder_count > 0
 
     def owned(self) -> bool:
         """Whether this Lock holds it, by the clock, at this moment."""
-        held = self.local.held
-        return held is not None and held.is_held
+        hold = self.local.hold
+        return hold is not None and hold.is_held
 
     def release(self) -> None:
         """Raises LockNotOwnedError when the lock was lost before, LockError when it was not acquired."""
-        held = self.local.held
-        if held is None:
+        hold = self.local.hold
+        if hold is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", self.name)
-        self.local.held = None
-        lost = not held.is_held
-        if held.release() is Outcome.ALREADY_GONE or lost:
+        self.local.hold = None
+        if not hold.release():
             raise LockNotOwnedError("Cannot release a lock that's no longer owned", self.name)
 
     def do_release(self, expected_token: Any) -> None:
         self.release()
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> bool:
-        """The broker renews the lock, so that without `timeout` there is nothing to extend: True. With one it raises
-        LockError, because the end of a max_hold does not move."""
-        return self._prolong("extend")
+        """Adds so many seconds to what is left of the timeout, or, with replace_ttl, has so many left."""
+        return self._move("extend", additional_time, replace_ttl)
 
     def reacquire(self) -> bool:
-        """As extend()."""
-        return self._prolong("reacquire")
+        """Has the whole timeout left again."""
+        return self._move("reacquire", self.timeout or 0, True)
 
-    def _prolong(self, what: str) -> bool:
-        held = self.local.held
-        if held is None:
+    def _move(self, what: str, seconds: Number, from_now: bool) -> bool:
+        hold = self.local.hold
+        if hold is None:
             raise LockError(f"Cannot {what} an unlocked lock", self.name)
-        if not held.is_held:
+        moved = hold.move(nanoseconds(seconds), clock() if from_now else None) if self.timeout else hold.is_held
+        if not moved:
             raise LockNotOwnedError(f"Cannot {what} a lock that's no longer owned", self.name)
-        if self.timeout is not None:
-            raise LockError(f"Cannot {what} a lock with a timeout: distlock renews locks itself, and a timeout is the "
-                            "most that one acquire may last; leave it out", self.name)
         return True
 
     def __enter__(self) -> "Lock":

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker's messages name fields of the contract; whoever reads them has written arguments of this package."""
+import contextlib
+import re
+from typing import Iterator, Mapping
+
+from distlock.errors import Refused
+
+ARGUMENTS = {"max_wait": "wait", "key_prefix": "prefix", "fencing_token": "token"}
+PHRASES = {"max_wait": ("set {} to wait ", "within {} "), "permits": ("at least {} (",),
+           "fencing_token": ("pass the {} of ",)}  # none is of somebody's key
+MESSAGE = r"^(acquire|adopt\.lock)\."
+WITHOUT_PLACE = r"^((acquire\.)?locks\[0\]|acquire|adopt\.lock)\."
+NONE: Mapping[str, str] = {}
+
+
+def _argument(path: str, words: Mapping[str, str], alone: bool) -> str:
+    """alone: of the only lock of its request, whose place nobody has written."""
+    place, dot, field = re.sub(WITHOUT_PLACE if alone else MESSAGE, "", path).rpartition(".")
+    field = ARGUMENTS.get(field, field)
+    return place + dot + words.get(field, field)
+
+
+def as_written(refused: Refused, words: Mapping[str, str] = NONE, alone: bool = True) -> Refused:
+    """words: how this call writes some of the arguments."""
+    def speak(text: str) -> str:
+        for field, phrases in PHRASES.items():
+            for phrase in phrases:
+                text = text.replace(phrase.format(field), phrase.format(_argument(field, words, alone)))
+        return text
+
+    problems = tuple((_argument(path, words, alone), speak(problem)) for path, problem in refused.field_problems)
+    message = "; ".join(map(" ".join, problems)) or speak(refused.message)
+    if (message, problems) == (refused.message, refused.field_problems):
+        return refused
+    return refused.again(message, problems)
+
+
+@contextlib.contextmanager
+def arguments(**words: str) -> Iterator[None]:
+    """What is refused inside names them so."""
+    try:
+        yield
+    except Refused as refused:
+        written = as_written(refused, words)
+        raise written from written.__cause__
