@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from lock import (ADOPTED, GONE, GRANTED, LATE, LUA, QUEUED, RELEASED, RENEWED, TENDED, TTL_MS, WITHDRAWN, owner, source,
-                  writes)
+from lock import (ADOPTED, GONE, GRANTED, LATE, LUA, QUEUED, RELEASED, RENEWED, TENDED, TTL_MS, WITHDRAWN, owner,
+                  source, writes)
 from test_census import count
 from test_schema import HOUR_MS, age, announce, fields
 
