@@ -123,6 +123,7 @@ TEST(BundleAnswers, ALateAnswerForAllGivesBackNothingThatItsCallerHas) {
 TEST(BundleAnswers, WhatIsReleasedAtThisMomentIsNotGranted) {
   for (const char* key : {"a", "b"}) {
     Several t;
+    t.is_any_meant = true;
     t.Do(t.Repeatable({"a", "b"}, 5));
     const auto all = t.Take<StoreAcquireAll>();
     t.Do(Release{.session = 9, .request = 1, .name = Name(key), .owner = Several::OwnerOf(key), .ttl = kT});

@@ -119,6 +119,7 @@ TEST(Detached, AGrantToTheRepeatIsNotWhatALateReleaseGivesBack) {
 
 TEST(Detached, ARepeatWhoseGrantIsReleasedWithItAsksAgain) {
   Table t;
+  t.is_any_meant = true;
   t.StoreComesUp();
   QueueRepeat(t);
   auto release = StaleRelease(3);

@@ -92,7 +92,7 @@ void Call(Table& t, HostileStore& store, SessionId session) {
                .request = 1,
                .name = Name("a"),
                .owner = store.Who(),
-               .token = store.Roll(9),
+               .token = 1 + store.Roll(9),
                .ttl = hours(1),
                .hold_until = store.Clock(t)});
   }

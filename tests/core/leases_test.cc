@@ -222,11 +222,13 @@ TEST(Lease, ALockDelayBlocksAfterALossThatTheClientSawFirst) {
 TEST(Lease, DetachedRenewal) {
   Table t;
   t.StoreComesUp();
-  t.Do(Renew{.session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = {}});
+  t.Do(Renew{
+      .session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = kT, .hold_until = {}});
   t.now += milliseconds(10);
   t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
   EXPECT_EQ(t.Event<RenewDone>(5, 1).valid_for, Told(kT - kMargin));
-  t.Do(Renew{.session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = {}});
+  t.Do(Renew{
+      .session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = kT, .hold_until = {}});
   t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
   EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);
 }
@@ -237,7 +239,8 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   t.StoreComesUp();
   StoreTime end = t.StoreNow();
   end.us += 1'000'000;
-  t.Do(Renew{.session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
+  t.Do(Renew{
+      .session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = kT, .hold_until = end});
   const auto renew = t.Take<StoreRenew>();
   EXPECT_EQ(renew.items[0].ttl, kT);
   EXPECT_EQ(renew.items[0].hold_until, end);
@@ -249,7 +252,8 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   EXPECT_GT(done.valid_for, milliseconds(900));
 
   t.Pass(seconds(1));
-  t.Do(Renew{.session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
+  t.Do(Renew{
+      .session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = kT, .hold_until = end});
   t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}, {-milliseconds(1)}});
   const auto refused = t.Event<Refused>(6, 1);
   EXPECT_EQ(refused.reason, RefusalReason::kNotHolder);
@@ -365,6 +369,7 @@ TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {
                .request = 1,
                .name = Name("a"),
                .owner = Owner(static_cast<int>(s)),
+               .token = s,
                .ttl = kT,
                .hold_until = end});
   }

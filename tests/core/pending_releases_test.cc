@@ -25,8 +25,13 @@ TEST(PendingReleases, VeryManyLeaveAsFastAsTheStoreAnswers) {
 
   // Somebody asks for one that is deferred: it is the next.
   const auto last = Owner(all);
-  t.Do(Release{.session = 9, .request = 1, .name = Name("k" + std::to_string(all)), .owner = last, .ttl = kT});
-  t.Do(Release{.session = 9, .request = 2, .name = Name("new"), .owner = Owner(all + 1), .ttl = kT});
+  t.Do(Release{.session = 9,
+               .request = 1,
+               .name = Name("k" + std::to_string(all)),
+               .owner = last,
+               .token = t.next_token,
+               .ttl = kT});
+  t.Do(Release{.session = 9, .request = 2, .name = Name("new"), .owner = Owner(all + 1), .token = 42, .ttl = kT});
   EXPECT_EQ(t.Count<StoreRelease>(), kMaxReleasesSent);
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
   const auto& newest = std::get<StoreRelease>(t.commands.back());
@@ -77,6 +82,7 @@ TEST(PendingReleases, OfALeaseOfTheSameSessionIsAnsweredOnce) {
 
 TEST(PendingReleases, OfAnyGrantStaysSoWhenOneIsNamedAsWell) {
   Table t;
+  t.is_any_meant = true;
   t.StoreComesUp();
   t.Do(StoreDown{"gone"});
   t.Do(ByOwner(3, 0));

@@ -1,7 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "table.h"
 
+#include <variant>
+
+#include "core/limits.h"
+
 namespace distlock::core {
+namespace {
+
+// A copy of a command may come late, when the owner has its next grant or place. So each command says what it means, by
+// a token or by the time until which it may run; those that end nothing need neither.
+struct ExpectBound {
+  Instant now;
+  bool is_any_meant;
+
+  void Until(Instant run_before) const {
+    EXPECT_GT(run_before, now);
+    EXPECT_LE(run_before, now + kAttemptMax);
+  }
+
+  void Names(uint64_t token) const { EXPECT_TRUE(token != 0 || is_any_meant); }
+
+  void operator()(const StoreAcquire& in) const { Until(in.run_before); }
+  void operator()(const StoreAcquireAll& in) const { Until(in.run_before); }
+  void operator()(const StoreWithdraw& in) const { Until(in.run_before); }
+  void operator()(const StoreRenew& in) const {
+    for (const RenewItem& item : in.items) Names(item.token);
+  }
+  void operator()(const StoreRelease& in) const { Names(in.token); }
+  void operator()(const StoreDowngrade& in) const { Names(in.token); }
+  void operator()(const StoreForce& in) const { Names(in.token); }
+  void operator()(const StoreAdopt& in) const {
+    Names(in.token);
+    Until(in.run_before);
+  }
+  void operator()(const StoreTend&) const {}
+  void operator()(const StoreWatch&) const {}
+};
+
+}  // namespace
 
 OwnerId Owner(int n) {
   OwnerId owner{};
@@ -20,7 +57,10 @@ void Table::Do(Input input) {
   broker.Step(now, std::move(input), effects);
   broker.Check();
   for (Effect& effect : effects) {
-    if (auto* command = std::get_if<StoreCommand>(&effect)) commands.push_back(std::move(*command));
+    if (auto* command = std::get_if<StoreCommand>(&effect)) {
+      std::visit(ExpectBound{now, is_any_meant}, *command);
+      commands.push_back(std::move(*command));
+    }
     if (auto* note = std::get_if<Notify>(&effect)) notes.push_back(std::move(*note));
     if (auto* fact = std::get_if<Fact>(&effect)) facts.push_back(std::move(*fact));
     if (std::holds_alternative<DrainComplete>(effect)) ++drains;

@@ -90,6 +90,7 @@ class Table {
   std::vector<Notify> notes;
   std::vector<Fact> facts;
   int drains = 0;
+  bool is_any_meant = false;  // a caller names no grant (token 0), so neither does what the store is sent for it
   uint64_t next_token = 1000;
 };
 

@@ -1,25 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table "When X dies, callers see Y" of proto/promises.md, and the tests of its rows:
+"""The tables of proto/promises.md, and the tests of their rows. Those of "When X dies, callers see Y" are in this
+folder, and name their row:
 
     @row("the broker is killed")
     def test_...
-"""
+
+Those of "Clocks" are the clients' own: CLOCK_TESTS."""
 import ast
 import functools
 import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "proto/promises.md"
-HEADING = "## When X dies, callers see Y\n"
+HEADING, CLOCKS = "## When X dies, callers see Y\n", "\n**Clocks.** "
+# By the first cell: files, and how their tests of the row begin.
+CLOCK_TESTS = {
+    "Node.js, Java": {
+        "tests/node/belief.test.mjs": ["'a suspend counts, a step of the wall clock does not'"],
+        "tests/java/ClockTest.java": ["void aSuspendIsCountedAtOnceWhenTheWallClockTells()",
+                                      "void aSuspendIsCountedWithinASecondWhenTheWallClockWasPutBack()"],
+    },
+    "Go and Python on all but Linux, Node.js and Java without `/proc/uptime`": {
+        "client/go/internal/clock/clock_test.go": ["func TestAJumpOfTheWallClockEndsAllBelief("],
+        "tests/python/test_belief.py": ["def test_a_jump_of_the_wall_clock_ends_all_belief("],
+        "tests/node/belief.test.mjs": ["'a jump of the wall clock ends all belief'",
+                                       "'an uptime in whole seconds, as of systems without /proc, is no clock'"],
+        "tests/java/ClockTest.java": ["void whereNothingTellsOfASuspendAStepEndsAllBelief()"],
+    },
+}
+
+
+def _first_cells(heading, of_head):
+    section = PAGE.read_text(encoding="utf-8").split(heading)[1].split("\n## ")[0]
+    head, *body = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
+    assert head == of_head and len(set(body)) == len(body) > 0, (head, body)
+    return body
 
 
 @functools.cache
 def rows():
-    """The first cell of each row."""
-    section = PAGE.read_text(encoding="utf-8").split(HEADING)[1].split("\n## ")[0]
-    head, *body = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
-    assert head == "what happens" and len(set(body)) == len(body) > 0, (head, body)
-    return body
+    """The first cell of each row of "When X dies, callers see Y"."""
+    return _first_cells(HEADING, "what happens")
+
+
+def clock_rows():
+    """The same of "Clocks"."""
+    return _first_cells(CLOCKS, "client")
+
+
+def clock_tests_missing():
+    """What CLOCK_TESTS names and is not there."""
+    return [(file, test) for files in CLOCK_TESTS.values() for file, tests in files.items() for test in tests
+            if test not in (PAGE.parents[1] / file).read_text(encoding="utf-8")]
 
 
 def row(what_happens):

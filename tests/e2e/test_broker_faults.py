@@ -99,6 +99,26 @@ def test_a_frozen_broker_renews_nothing_that_has_lapsed(world, redis):
         assert world.client(a.url).lock(next_one.grant.key).holders[0].fencing_token == next_one.token
 
 
+@row("the broker stops for longer than T")
+def test_the_waiters_of_a_frozen_broker_delay_the_next_until_their_places_end(world, redis):
+    slot, ttl = 2, 1
+    a, b = two_brokers(world, redis, *FAST, "--queue-slot", f"{slot}s")
+    mine, other = world.client(a.url), world.client(b.url)
+    holder = Holder(other, "session", ttl=20).granted()
+    # One after the other, they would have it for longer than their places last.
+    owners = [f"frozen-{i}" for i in range(slot + ttl + SLACK_S + 2)]
+    first = [waiter(mine, owner=owner, ttl=ttl) for owner in owners]
+    behind = waiter(other, owner="behind", ttl=ttl)
+    assert [w.owner for w in other.lock("k").waiters] == [*owners, "behind"]
+    a.stop()
+    frozen = boot_now()
+    assert holder.release() == api().RELEASE_OUTCOME_RELEASED
+    eventually(lambda: any(h.owner in owners for h in other.lock("k").holders), "a waiter of the frozen broker")
+    assert behind.granted().token > holder.token
+    assert frozen + ttl <= behind.at("granted") < frozen + slot + ttl + SLACK_S
+    assert not any(one.all("granted") for one in first)
+
+
 def test_a_broker_frozen_for_a_moment_loses_nothing(world, redis):
     a = world.distlockd(redis.url, "--validity", "4s")
     client = world.client(a.url)

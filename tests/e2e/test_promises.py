@@ -9,7 +9,7 @@ from client import api, boot_now, failure
 from faults import (LONG_TTL_S, PATIENT, SLACK_S, Holder, Monitor, await_nothing_left, ctl, handed_over, script_sha,
                     thin_client, waiter)
 from harness import eventually
-from promises import claimed, row, rows
+from promises import CLOCK_TESTS, claimed, clock_rows, clock_tests_missing, row, rows
 
 V = 1.0
 FAST = ("--validity", "1s", "--limits", "keepalive-time=1s,keepalive-timeout=500ms,min-ping-interval=100ms")
@@ -34,6 +34,11 @@ def queue(client, key="k"):
 def test_every_row_has_a_test():
     missing = [cell for cell in rows() if cell not in claimed()]
     assert not missing, f"no test of this folder has @row for {missing}"
+
+
+def test_every_row_of_the_clocks_has_the_tests_that_are_named():
+    assert list(CLOCK_TESTS) == clock_rows()
+    assert not clock_tests_missing()
 
 
 # ---- Release ----

@@ -6,9 +6,10 @@ import subprocess
 
 import pytest
 
-from client import api, failure
-from faults import DISTLOCKCTL, Holder, waiter
+from client import api, boot_now, failure
+from faults import DISTLOCKCTL, SLACK_S, Holder, waiter
 from harness import eventually
+from promises import row
 from test_start import CONFIG, UNAVAILABLE, complaint
 
 TTL_S = 6.0
@@ -62,6 +63,21 @@ def test_a_lock_is_held_at_every_server_and_leaves_nothing(world, quorum):
         client.release(grant.lease_id)
         eventually(lambda: not held_at(quorum, "k"), "every server having released it")
         assert client.acquire(client.spec("k", ttl=TTL_S)).fencing_token > grant.fencing_token
+
+
+@row("it is released before its `min_hold` is over")
+def test_the_block_that_a_min_hold_leaves_counts_while_a_majority_has_it(world, quorum):
+    min_hold = 5.0
+    with start(world, quorum).client() as client, start(world, quorum, name="other").client() as other:
+        holder = Holder(client, "session", ttl=TTL_S, min_hold=min_hold).granted()
+        granted = boot_now()
+        assert holder.release() == api().RELEASE_OUTCOME_RELEASED
+        eventually(lambda: len(held_at(quorum, "k")) == len(quorum.servers), "every server being told")
+        for server in quorum.minority():
+            server.kill()
+        waiting = waiter(other, ttl=TTL_S, max_wait=60.0)
+        assert waiting.granted().token > holder.token
+        assert min_hold - 0.5 < waiting.at("granted") - granted < min_hold + SLACK_S
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"])

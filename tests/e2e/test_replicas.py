@@ -11,12 +11,14 @@ from client import Failure, api, boot_now, failure
 from failovers import ask_failover
 from faults import DISTLOCKCTL, LONG_TTL_S, PATIENT, Holder, waiter
 from harness import eventually
+from promises import row
 from sentinel_set import NAME, SentinelSet
 from test_start import CONFIG, UNAVAILABLE, complaint
 
 WAIT = ("--wait-replicas", "1")
 # A primary with a replica is one that fails over: without --max-ttl no lease may be as long as these.
 PATIENTLY = (*WAIT, *PATIENT, "--max-ttl", f"{LONG_TTL_S}s")
+NOBODY = "0" * 32  # the holder of a lock that is blocked
 MAX_TTL_S = 20
 SHORT_TTL_S = 3.0
 # A failover begins when it is asked for, and is not given up, however long the machine lets a process wait.
@@ -63,6 +65,26 @@ def test_a_lock_passes_between_brokers_and_the_next_holder_is_confirmed(world, p
     holder.release()
     assert waiting.granted().token > holder.token
     assert waiting.grant.replicas_acked == 1
+
+
+@row("it is released before its `min_hold` is over")
+def test_the_block_that_a_min_hold_leaves_is_at_the_replica_before_the_release_is_answered(world):
+    primary = world.redis(name="primary", tcp=True, args=("--repl-diskless-sync-delay", "0"))
+    between = world.proxy(primary.url)
+    replica = world.redis(name="replica", tcp=True, args=("--replicaof", *between.url.split("://")[-1].split(":")))
+    in_step(primary)
+    between.delay(20)  # each way: an answer that does not wait comes before the write
+    keys = [f"k{i}" for i in range(5)]
+    with world.distlockd(primary.url, *PATIENTLY).client() as client:
+        for key in keys:
+            granted = client.acquire(client.spec(key, ttl=LONG_TTL_S, min_hold=LONG_TTL_S))
+            assert client.release(granted.lease_id) == api().RELEASE_OUTCOME_RELEASED
+            assert replica.command("GET", primary.key(key, "h")).split(";")[1] == NOBODY, "answered before it was there"
+    primary.kill()
+    replica.command("REPLICAOF", "NO", "ONE")
+    with world.distlockd(replica.url, *PATIENT, name="heir").client() as client:
+        for key in keys:
+            assert client.lock(key).block.min_hold.ToMilliseconds() == LONG_TTL_S * 1000
 
 
 def test_while_the_replica_is_away_nothing_is_granted_and_leases_are_at_risk(world, pair):

@@ -10,6 +10,7 @@
 #include <deque>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "store/redlock/ballot/ballot.h"
@@ -27,6 +28,41 @@ inline constexpr Place kLate = 2'000'000'000'000;
 
 inline OwnerId OwnerOf(uint8_t n) { return {n}; }
 inline LockName TheLock() { return LockName::Encode("default", "k"); }
+
+// A copy of a command may come late, when the owner has been given something else. So each command says what it means,
+// by a token or by marks, and what takes a vote says until when it may.
+struct ExpectBound {
+  Instant now;
+
+  void Until(Instant run_before) const {
+    EXPECT_GT(run_before, now);
+    EXPECT_LE(run_before, now + milliseconds(500));
+  }
+  static void Named(const Marks& marks) { EXPECT_FALSE(marks.empty()); }
+
+  void operator()(const AskVote& in) const {
+    Until(in.run_before);
+    Named(in.marks);
+    EXPECT_LE(in.marks.first, in.spec.mark);
+    EXPECT_EQ(in.marks.last, in.spec.mark);
+  }
+  void operator()(const ConfirmVote& in) const {
+    EXPECT_NE(in.token, 0u);
+    Named(in.marks);
+  }
+  void operator()(const JoinGrant& in) const {
+    EXPECT_NE(in.token, 0u);
+    EXPECT_GE(in.greatest, in.token);
+    Until(in.run_before);
+  }
+  void operator()(const YieldVote& in) const {
+    EXPECT_NE(in.token, 0u);
+    Named(in.marks);
+  }
+  void operator()(const ReleaseNamed& in) const { EXPECT_TRUE(in.token != 0 || !in.marks.empty()); }
+  // As the core has bound it: tests/core.
+  void operator()(const Plain&) const {}
+};
 
 class BallotTest : public testing::Test {
  protected:
@@ -46,7 +82,10 @@ class BallotTest : public testing::Test {
     std::vector<Effect> effects;
     ballot_.Step(now_, std::move(input), effects);
     for (Effect& effect : effects) {
-      if (auto* send = std::get_if<SendTo>(&effect)) sent_[send->node].push_back(std::move(*send));
+      if (auto* send = std::get_if<SendTo>(&effect)) {
+        std::visit(ExpectBound{now_}, send->command);
+        sent_[send->node].push_back(std::move(*send));
+      }
       if (auto* tell = std::get_if<TellCore>(&effect)) told_.push_back(std::move(tell->input));
     }
   }

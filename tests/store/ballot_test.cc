@@ -238,6 +238,8 @@ TEST(MergeViews, ShowTheTokenThatMostServersHave) {
 
 // Another broker has the place by now, and one server has not heard of it.
 TEST_F(BallotTest, APlaceThatMostServersDoNotKnowWasNone) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
   Step(core::StoreWithdraw{.op = 7, .name = TheLock(), .owner = OwnerOf(2), .keep_grant = true});
   Answer(0, GaveBack{.was_waiter = true});
   EXPECT_EQ(Told<core::GiveBackDone>(), nullptr);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A connection that was given up delivers a command late, beside whatever the next connection carries: the owner's
-// first grant or place is over, and it has its second one. Each command that a broker sends leaves that alone. A new
-// type of command does not compile here until it says what its late copy is.
+// first grant or place is over, and it has its second one. Each command that a broker sends leaves that alone.
+#include "late_copies.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <set>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "redis/known_clock.h"
@@ -21,147 +24,39 @@
 #include "store/redlock/vote_codec.h"
 #include "store/text.h"
 
-namespace distlock::store {
+namespace distlock::store::late_copies {
 namespace {
 
-using ballot::Marks;
-using ballot::Place;
-using core::Duration;
-using core::OwnerId;
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+// As one of several servers gets them.
+using PlainTypes = std::variant<core::StoreTend, core::StoreRenew, core::StoreWatch, core::StoreDowngrade,
+                                core::StoreForce, core::StoreAdopt>;
 
-constexpr int64_t kStart = 1'700'000'000'000'000;
-constexpr Duration kMostLate = seconds(20);  // as in the worlds
-constexpr Place kFirst = 1'600'000'000'000'000, kSecond = kFirst + 1000;
+// ---- Which scripts run late.
 
-// Requests are told apart by their places here.
-uint64_t MarkOf(Place place) { return static_cast<uint64_t>(place); }
-core::LockName TheLock() { return core::LockName::Encode("default", "k"); }
-// The first byte tells which kind of owner it is.
-OwnerId OwnerOf(uint8_t kind, uint8_t number) {
-  OwnerId owner{};
-  owner.front() = kind;
-  owner.back() = number;
-  return owner;
+using Scripts = std::set<std::string_view>;
+
+// Those that are about servers, or change nothing, are tried in tests/lua/test_late_copies.py.
+const Scripts kNotOfLocks{"census", "inspect", "probe", "redlock_member", "schema"};
+
+Scripts OfLocks(const std::vector<const lua::ScriptSource*>& all) {
+  Scripts found;
+  for (const lua::ScriptSource* script : all) {
+    if (!kNotOfLocks.contains(script->name)) found.insert(script->name);
+  }
+  return found;
 }
 
-// What the owner has or has had: the token of its hold, or 0 while it waits.
-struct Had {
-  OwnerId owner{};
-  uint64_t token = 0;
-  core::Instant run_before{};
-};
+std::string_view ScriptOf(const std::string& copy) {
+  std::string_view bytes = copy;
+  const std::string_view sha1 = sim::ParseCommand(bytes).at(1);
+  for (const auto* all : {&AllScripts(), &RedlockScripts()}) {
+    for (const lua::ScriptSource* script : *all) {
+      if (script->sha1 == sha1) return script->name;
+    }
+  }
+  return "";
+}
 
-// ---- The late copy of each command: about what the owner had first.
-
-template <typename Command>
-std::vector<Command> CopiesOf(const Had& had);
-
-template <>
-std::vector<core::StoreAcquire> CopiesOf(const Had& had) {
-  core::StoreAcquire acquire{.name = TheLock(), .owner = had.owner, .ttl = seconds(9), .run_before = had.run_before};
-  core::StoreAcquire waits = acquire;
-  waits.wait = true;
-  return {acquire, waits};
-}
-template <>
-std::vector<core::StoreAcquireAll> CopiesOf(const Had& had) {
-  return {{.run_before = had.run_before, .items = CopiesOf<core::StoreAcquire>(had)}};
-}
-template <>
-std::vector<core::StoreRenew> CopiesOf(const Had& had) {
-  core::StoreRenew ours{.op = 0,
-                        .items = {{.name = TheLock(), .owner = had.owner, .token = had.token, .ttl = seconds(9)}}};
-  core::StoreRenew callers = ours;
-  callers.items.front().ours = false;
-  return had.token == 0 ? std::vector<core::StoreRenew>{} : std::vector{ours, callers};
-}
-template <>
-std::vector<core::StoreRelease> CopiesOf(const Had& had) {
-  core::StoreRelease release{.name = TheLock(), .owner = had.owner, .token = had.token};
-  core::StoreRelease blocks = release, ends = release;
-  blocks.block = seconds(5);
-  ends.ends_min_hold = true;
-  return had.token == 0 ? std::vector<core::StoreRelease>{} : std::vector{release, blocks, ends};
-}
-template <>
-std::vector<core::StoreWithdraw> CopiesOf(const Had& had) {
-  core::StoreWithdraw withdraw{.name = TheLock(), .owner = had.owner, .run_before = had.run_before};
-  core::StoreWithdraw spares = withdraw;
-  spares.keep_grant = true;
-  return {withdraw, spares};
-}
-template <>
-std::vector<core::StoreTend> CopiesOf(const Had& had) {
-  return {{.name = TheLock(), .asked = {had.owner}}};
-}
-template <>
-std::vector<core::StoreWatch> CopiesOf(const Had&) {
-  return {{.name = TheLock()}};
-}
-template <>
-std::vector<core::StoreDowngrade> CopiesOf(const Had& had) {
-  if (had.token == 0) return {};
-  return {{.name = TheLock(), .owner = had.owner, .token = had.token}};
-}
-template <>
-std::vector<core::StoreForce> CopiesOf(const Had& had) {
-  if (had.token == 0) return {};
-  return {{.name = TheLock(), .owner = had.owner, .token = had.token}};
-}
-template <>
-std::vector<core::StoreAdopt> CopiesOf(const Had& had) {
-  if (had.token == 0) return {};
-  return {{.name = TheLock(),
-           .from = had.owner,
-           .token = had.token,
-           .owner = OwnerOf(1, 77),
-           .run_before = had.run_before}};
-}
-ballot::Spec SpecOf(const Had& had, Place place) {
-  return {
-      .name = TheLock(), .owner = had.owner, .ttl = seconds(60), .info = "i", .place = place, .mark = MarkOf(place)};
-}
-// As high as another server may have made it necessary.
-uint64_t Raised(const Had& had) { return had.token + 3'600'000'000; }
-
-template <>
-std::vector<ballot::AskVote> CopiesOf(const Had& had) {
-  ballot::AskVote ask{.spec = SpecOf(had, kFirst),
-                      .run_before = had.run_before,
-                      .least_token = kStart,
-                      .marks = Marks::Of(MarkOf(kFirst))};
-  ballot::AskVote waits = ask, takes = ask;
-  waits.wait = true;
-  takes.found = had.token;
-  return {ask, waits, takes};
-}
-template <>
-std::vector<ballot::ConfirmVote> CopiesOf(const Had& had) {
-  return {{TheLock(), had.owner, Marks::Of(MarkOf(kFirst)), Raised(had), seconds(60)}};
-}
-template <>
-std::vector<ballot::JoinGrant> CopiesOf(const Had& had) {
-  if (had.token == 0) return {};
-  return {{SpecOf(had, kFirst), had.token, Raised(had), had.run_before}};
-}
-template <>
-std::vector<ballot::YieldVote> CopiesOf(const Had& had) {
-  return {{SpecOf(had, kFirst), had.token, true, kStart, Marks::Of(MarkOf(kFirst))}};
-}
-template <>
-std::vector<ballot::ReleaseNamed> CopiesOf(const Had& had) {
-  ballot::ReleaseNamed owed{
-      .name = TheLock(), .owner = had.owner, .marks = Marks::Of(MarkOf(kFirst)), .least_token = kStart};
-  ballot::ReleaseNamed release = owed, blocks = owed, withdrawal = owed, keeps = owed;
-  release.token = blocks.token = keeps.token = had.token;
-  keeps.ends_min_hold = false;
-  blocks.block = seconds(5);
-  withdrawal.keep_grant = true;
-  return {owed, release, blocks, withdrawal, keeps};
-}
 class LateCopies : public testing::Test {
  protected:
   using Copies = std::vector<std::string>;
@@ -215,15 +110,27 @@ class LateCopies : public testing::Test {
     (AddCopies<std::variant_alternative_t<I, ballot::NodeCommand>>(had, all, encode), ...);
     return all;
   }
+  template <size_t... I>
+  Copies PlainCopies(const Had& had, std::index_sequence<I...>) {
+    Copies all;
+    for (const uint64_t least_token : {int64_t{0}, kStart}) {
+      const auto encode = [&](const core::StoreCommand& one) { return codec_.Encode(one, least_token).bytes; };
+      (AddCopies<std::variant_alternative_t<I, PlainTypes>>(had, all, encode), ...);
+    }
+    return all;
+  }
   Copies ForOne(const Had& had) {
     return CopiesForOne(had, std::make_index_sequence<std::variant_size_v<core::StoreCommand>>());
   }
-  // All but the last type, whose commands are those of one server.
   Copies ForSeveral(const Had& had) {
     static_assert(
         std::is_same_v<std::variant_alternative_t<std::variant_size_v<ballot::NodeCommand> - 1, ballot::NodeCommand>,
                        ballot::Plain>);
-    return CopiesForSeveral(had, std::make_index_sequence<std::variant_size_v<ballot::NodeCommand> - 1>());
+    Copies all = CopiesForSeveral(had, std::make_index_sequence<std::variant_size_v<ballot::NodeCommand> - 1>());
+    for (std::string& copy : PlainCopies(had, std::make_index_sequence<std::variant_size_v<PlainTypes>>())) {
+      all.push_back(std::move(copy));
+    }
+    return all;
   }
 
   void ExpectNoChange(const Copies& copies, const OwnerId& owner, bool waits) {
@@ -231,6 +138,7 @@ class LateCopies : public testing::Test {
     EXPECT_TRUE(before.find(HexOfOwner(owner)) != std::string::npos) << before;
     EXPECT_EQ(Token(owner) == 0, waits) << before;
     for (const std::string& copy : copies) {
+      late_.insert(ScriptOf(copy));
       const ReplyPtr reply = Run(copy);
       EXPECT_EQ(Shown(), before) << copy;
       EXPECT_FALSE(IsError(*reply)) << copy << Text(*reply);
@@ -250,6 +158,7 @@ class LateCopies : public testing::Test {
   sim::RedisModel model_{kStart};
   Codec codec_{Options(), sim::KnownClock()};
   VoteCodec votes_{Options()};
+  Scripts late_;  // of which a copy has run
 };
 
 TEST_F(LateCopies, OfOneServerLeaveTheNextGrantAlone) {
@@ -262,6 +171,7 @@ TEST_F(LateCopies, OfOneServerLeaveTheNextGrantAlone) {
   Do(Acquire(owner));
   model_.Advance(model_.now_us() + kMostLate / microseconds(1));
   ExpectNoChange(copies, owner, /*waits=*/false);
+  EXPECT_EQ(late_, OfLocks(AllScripts()));
 }
 
 TEST_F(LateCopies, OfOneServerLeaveTheNextPlaceAlone) {
@@ -290,6 +200,9 @@ TEST_P(LateVotes, LeaveTheNextGrantAlone) {
   Vote(Ask(owner, kSecond));
   model_.Advance(model_.now_us() + late / microseconds(1));
   ExpectNoChange(copies, owner, /*waits=*/false);
+  Scripts all = OfLocks(RedlockScripts());
+  all.insert({"adopt", "downgrade", "force", "renew", "tend", "watch"});
+  EXPECT_EQ(late_, all);
 }
 
 TEST_P(LateVotes, LeaveTheNextPlaceAlone) {
@@ -362,4 +275,4 @@ TEST_F(LateCopies, OfOneBrokerLeaveAloneWhatAnotherBrokerWasGiven) {
 }
 
 }  // namespace
-}  // namespace distlock::store
+}  // namespace distlock::store::late_copies
