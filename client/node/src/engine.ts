@@ -37,14 +37,13 @@ interface Stream {
   looking: boolean; // whether the token has changed
 }
 
-export interface EngineSettings extends Pick<TableSettings, 'address' | 'label' | 'unreachableAfter'> {
-  /** The broker goes down, and not all locks can follow to another one. Milliseconds that are left. */
-  onDraining: ((timeLeft: number) => void) | undefined;
+export interface EngineSettings extends Omit<TableSettings, 'brokers' | 'connectTimeout'> {
   onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;
 }
 
 export class Engine {
   readonly table: LockTable;
+  readonly onDrained = new Set<() => void>(); // told whenever nothing is held, waited for, or on its way back
   private readonly streams = new Set<Stream>(); // those whose end the table has not heard of
   private former: Link | undefined; // of the table, at the last turn
   private reconnectAt = 0;
@@ -136,7 +135,7 @@ export class Engine {
     const {table} = this;
     const now = this.now();
     for (const stream of this.streams) {
-      if (!table.lapsed(stream.link, now)) continue;
+      if (!stream.link.session.lapsed(now)) continue; // the broker has not been heard for too long
       const why = stream.link.opened ? 'the broker was not heard for the whole validity'
         : 'no answer to Open within the connect timeout';
       this.breakStream(stream, 'LAPSED', why, undefined);
@@ -149,10 +148,8 @@ export class Engine {
     this.former = table.former;
     if (now >= this.reconnectAt && this.wanted) this.open(now);
     for (const stream of this.streams) this.flush(stream);
-    const {drainingFor} = table;
-    table.drainingFor = undefined;
-    if (drainingFor !== undefined) guarded('onDraining', () => this.settings.onDraining?.(drainingFor));
     this.runEffects();
+    if (table.drained) for (const tell of this.onDrained) tell();
     this.arm(now);
   }
 

@@ -6,10 +6,9 @@ import {onAbort} from './abort.js';
 import type {Codec} from './channel.js';
 import {lockInfoOf} from './convert.js';
 import type {Core} from './core.js';
-import {AbortError, errorOf, guarded, isAborted} from './errors.js';
+import {AbortError, errorOf, guarded, isAborted, PERMANENT} from './errors.js';
 import {WatchLockRequest, WatchLockResponse, WatchLocksRequest, WatchLocksResponse,
 } from './generated/distlock/v1/look_pb.js';
-import {PERMANENT} from './lock_table.js';
 import {refusalOfStatus} from './status.js';
 import type {LockInfo} from './types.js';
 
