@@ -12,10 +12,12 @@
  *
  * @packageDocumentation
  */
-export {Client, connect, type ConnectOptions, type Place, type Routine} from './client.js';
+export type {AccessOptions, Tls} from './access.js';
+export {Client, type ClientOptions, connect, type ConnectOptions, type Place, type Routine} from './client.js';
 export {AbortError, BusyError, ClientClosedError, DistlockError, type FieldProblem, InvalidRequestError, LockLostError,
   type Refusal, RefusedError, UnavailableError} from './errors.js';
 export {Held, HeldAll} from './held.js';
+export type {HeldLock, Locks} from './locks.js';
 export {DetachedLease} from './operations.js';
 export type {Block, Duration, Holder, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer,
-  OnDisconnect, Outcome, PermitOptions, Policy, Queued, Waiter} from './types.js';
+  OnDisconnect, Outcome, PermitOptions, Policy, Queued, Stats, Waiter} from './types.js';

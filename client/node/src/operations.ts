@@ -4,7 +4,6 @@
 import {randomBytes} from 'node:crypto';
 import type {ServiceError} from '@grpc/grpc-js';
 import type {Codec} from './channel.js';
-import {clock} from './clock.js';
 import {fromWire, lockInfoOf, outcomeOf, toWire} from './convert.js';
 import type {Core} from './core.js';
 import {AbortError, errorOf, isAborted, LockLostError, RefusedError} from './errors.js';
@@ -86,13 +85,13 @@ export class DetachedLease {
 
   /** Whether it may be believed in, by the clock, at this moment. */
   get isHeld(): boolean {
-    if (this.cause === '' && !this.unsure && clock.now() >= this.deadline) this.cause = 'LAPSED';
+    if (this.cause === '' && !this.unsure && this.core.now() >= this.deadline) this.cause = 'LAPSED';
     return this.cause === '' && !this.unsure;
   }
 
   /** Milliseconds until the present deadline; 0 when it is not held. */
   get validFor(): number {
-    return this.isHeld ? Math.max(this.deadline - clock.now(), 0) : 0;
+    return this.isHeld ? Math.max(this.deadline - this.core.now(), 0) : 0;
   }
 
   private get unsure(): boolean {
@@ -115,7 +114,7 @@ export class DetachedLease {
     if (this.cause !== '') throw await this.lapsed('its deadline has passed, which is final');
     let sent = 0;
     const request = (): RenewRequest => {
-      sent = clock.now();
+      sent = this.core.now();
       return {leaseId: this.leaseId};
     };
     let response: RenewResponse;
@@ -158,10 +157,10 @@ export class DetachedLease {
 export async function acquireDetached(core: Core, spec: LockSpec, wait: number | undefined,
   signal: AbortSignal | undefined): Promise<DetachedLease> {
   const requestId = randomBytes(16).toString('hex');
-  const until = clock.now() + (wait ?? 0);
+  const until = core.now() + (wait ?? 0);
   let sent = 0;
   const request = (): AcquireRequest => {
-    sent = clock.now();
+    sent = core.now();
     if (wait !== undefined) spec.maxWait = toWire(wait === 0 ? 0 : Math.max(until - sent, LEAST_WAIT));
     return {locks: [spec], requestId};
   };
@@ -178,7 +177,7 @@ export async function acquireDetached(core: Core, spec: LockSpec, wait: number |
 
 async function detachedOf(core: Core, grant: Grant, sent: number): Promise<DetachedLease> {
   const deadline = sent + fromWire(grant.waited) + fromWire(grant.validFor);
-  const late = clock.now() >= deadline; // after a wait of hundreds of ttls
+  const late = core.now() >= deadline; // after a wait of hundreds of ttls
   const lease = new DetachedLease(core, grant.key, grant.leaseId, grant.holderId, grant.fencingToken,
     late ? 0 : deadline);
   if (late) await lease.renew();

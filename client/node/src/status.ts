@@ -7,6 +7,7 @@ import type {Refusal} from './errors.js';
 import {BadRequest, ErrorInfo, ResourceInfo, RetryInfo} from './generated/google/rpc/error_details_pb.js';
 import {Status} from './generated/google/rpc/status_pb.js';
 import type {Holder} from './types.js';
+import {worded} from './words.js';
 
 const DETAILS = 'grpc-status-details-bin';
 const BY_CODE: Record<number, string> = {
@@ -56,12 +57,12 @@ export function refusalOfStatus({code, details, metadata}: EndOfCall): Refusal {
   const {owner} = ResourceInfo.decode(sent.get('ResourceInfo') ?? nothing);
   const {retryDelay} = RetryInfo.decode(sent.get('RetryInfo') ?? nothing);
   const {fieldViolations} = BadRequest.decode(sent.get('BadRequest') ?? nothing);
-  return {
+  return worded({
     reason: info.reason !== '' ? info.reason : BY_CODE[code] ?? status[code] ?? `UNKNOWN_${code}`,
     message: details,
     retryAfter: retryDelay === undefined ? undefined : fromWire(retryDelay),
     holders: firstHolder(info, owner),
     queueLength: Number(info.metadata['queue_length'] ?? 0),
     fieldProblems: fieldViolations.map(({field, description}) => ({field, description})),
-  };
+  });
 }

@@ -56,7 +56,7 @@ export interface LockSettings {
   policy?: Policy;
   /** Default SAFE. */
   onDisconnect?: OnDisconnect;
-  /** Label shown to others, up to 256 bytes. */
+  /** Label shown to others, up to 256 bytes. Default: user@host:pid of this process, but of a reentrant lock none. */
   owner?: string;
   /** Shown to others, up to 1 KiB. */
   metadata?: Readonly<Record<string, string>>;
@@ -71,7 +71,10 @@ export interface LockSettings {
 
 /** What all calls that take a lock understand. */
 export interface LockOptions extends LockSettings {
-  /** How long to wait. Undefined: until granted; 0: one try; at most 24 h. */
+  /**
+   * How long to wait. Undefined: until granted; 0: one try; at most 24 h. Without a broker, see
+   * ConnectOptions.unreachableAfter.
+   */
   wait?: Duration | undefined;
   /** Ends the wait with an AbortError. It has no effect on a lock that is held. */
   signal?: AbortSignal | undefined;
@@ -153,6 +156,18 @@ export interface Queued {
   position: number;
   holders: Holder[];
   block: Block | undefined;
+}
+
+/** What a client has at one moment. */
+export interface Stats {
+  /** Locks that it holds. */
+  held: number;
+  /** Those of them that it may soon lose. */
+  atRisk: number;
+  /** Locks that it has asked for. */
+  waiting: number;
+  /** Whether its session is open. */
+  connected: boolean;
 }
 
 /** Who leads an election, as others see it. */
