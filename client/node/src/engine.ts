@@ -235,7 +235,7 @@ export class Engine {
   }
 
   private onStreamEnd(stream: Stream, status: StatusObject): void {
-    const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status);
+    const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status, stream.connection.address);
     const why = `the stream to the broker ended${failure === undefined ? '' : `: ${failure.message}`}`;
     this.breakStream(stream, failure?.reason === 'LEASE_LOST' ? 'LAPSED' : 'DISCONNECTED', why, failure);
     stream.connection.close();

@@ -34,7 +34,7 @@ async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Cod
     } catch (error) {
       if (isAborted(signal)) throw new AbortError(signal);
       if (core.isClosing()) throw core.closedError();
-      const refusal = refusalOfStatus(error as ServiceError);
+      const refusal = refusalOfStatus(error as ServiceError, connection.address);
       if ((refusal.reason !== 'UNREACHABLE' && refusal.reason !== 'DRAINING') || left === 0) throw errorOf(refusal);
       core.nextLookup(connection);
     }

@@ -19,20 +19,18 @@
  *
  * @packageDocumentation
  */
-import {EventEmitter} from 'node:events';
-import {Readable} from 'node:stream';
-import {Metadata, type ServiceError, status, type StatusObject} from '@grpc/grpc-js';
+import {status, type StatusObject} from '@grpc/grpc-js';
 import {Addresses} from './addresses.js';
-import type {Answers, Codec, Connection, SessionCall} from './channel.js';
+import type {Answers, Codec, Connection} from './channel.js';
 import {Client, type ClientOptions} from './client.js';
 import {type Clock, SECOND} from './clock.js';
 import {milliseconds, toWire} from './convert.js';
 import * as wire from './generated/distlock/v1/lock_pb.js';
-import {type SessionCommand, SessionOpened, SessionRequest, type SessionResponse,
-} from './generated/distlock/v1/lock_service_pb.js';
+import {type SessionCommand, SessionOpened} from './generated/distlock/v1/lock_service_pb.js';
 import type {CheckTokenRequest, CheckTokenResponse, GetLockResponse, ListLocksRequest, ListLocksResponse,
-  WatchLockRequest, WatchLockResponse} from './generated/distlock/v1/look_pb.js';
-import {Asked, type Event, LockBook, type LossCause, nameOf, type Session, VALIDITY} from './testing_locks.js';
+  WatchLockRequest} from './generated/distlock/v1/look_pb.js';
+import {Call, ended, failure, Watch} from './testing_channel.js';
+import {Asked, LockBook, type LossCause, nameOf, VALIDITY} from './testing_locks.js';
 import type {Duration} from './types.js';
 
 export type {LossCause} from './testing_locks.js';
@@ -47,84 +45,6 @@ const soon = setImmediate; // tests put another function in its place
 interface Timer {
   at: number;
   call: () => void;
-}
-
-function ended(code: status, details: string): StatusObject {
-  return {code, details, metadata: new Metadata()};
-}
-
-function failure(code: status, details: string): ServiceError {
-  return Object.assign(new Error(details), ended(code, details));
-}
-
-/** A Session call. */
-class Call extends EventEmitter implements SessionCall, Session {
-  heard = 0;
-  heardAt: number;
-  over = false;
-  private readonly outbox: SessionResponse['events'] = [];
-
-  constructor(private readonly broker: Serving) {
-    super();
-    this.heardAt = broker.time;
-  }
-
-  write(message: Buffer, written: () => void): void {
-    const {commands} = SessionRequest.decode(message);
-    queueMicrotask(() => {
-      written();
-      this.broker.when(() => { for (const command of commands) this.broker.obey(this, command); });
-    });
-  }
-
-  say(id: number, event: Event): void {
-    if (this.outbox.length === 0) queueMicrotask(() => { this.broker.when(() => { this.deliver(); }); });
-    this.outbox.push({id, event});
-  }
-
-  private deliver(): void {
-    const events = this.outbox.splice(0);
-    if (events.length > 0) this.emit('data', {events});
-  }
-
-  /** Nothing is obeyed any more, and the client hears of the end. */
-  end(how: StatusObject): void {
-    if (this.over) return;
-    this.over = true;
-    queueMicrotask(() => {
-      this.deliver();
-      this.emit('status', how);
-    });
-  }
-
-  cancel(): void {
-    this.broker.part(this, ended(status.CANCELLED, 'cancelled'));
-  }
-}
-
-/** A watch of one lock. */
-class Watch extends Readable implements Answers {
-  private told = '';
-
-  constructor(readonly name: string) {
-    super({objectMode: true});
-  }
-
-  override _read(): void {
-    // What there is to tell comes by tell().
-  }
-
-  tell(lock: wire.LockInfo): void {
-    const text = JSON.stringify(lock);
-    if (text === this.told || this.destroyed) return;
-    this.told = text;
-    const answer: WatchLockResponse = {lock};
-    this.push(answer);
-  }
-
-  cancel(): void {
-    this.destroy(failure(status.CANCELLED, 'cancelled'));
-  }
 }
 
 /** What a Broker does for its clients. */
@@ -168,7 +88,6 @@ class Serving implements Clock {
 
   // Connections.
 
-  /** Now, or when the broker goes on. */
   when(act: () => void): void {
     if (this.frozen === undefined) act();
     else this.frozen.push(act);

@@ -95,7 +95,7 @@ async function* states<Q, A>(core: Core, kind: Kind<Q, A>, signal: AbortSignal |
       }
     } catch (error) {
       if (isAborted(signal) || core.isClosing()) break;
-      const refusal = refusalOfStatus(error as ServiceError);
+      const refusal = refusalOfStatus(error as ServiceError, connection.address);
       if (kind.final.includes(refusal.reason)) throw errorOf(refusal);
       if (refusal.reason === 'UNREACHABLE' || refusal.reason === 'DRAINING') core.nextLookup(connection);
     } finally {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Refusals in the words of this package. A broker names the fields of the contract's messages.
+// Refusals in the words of this package. A broker names the fields of the contract's messages; gRPC names what it did.
 import type {Refusal} from './errors.js';
 
 const NAMES: Record<string, string> = {
@@ -31,4 +31,30 @@ export function worded(refusal: Refusal): Refusal {
     from.map(({field, description}) => `${field} ${description}`).join('; '));
   const known = problems.length > 0 && message === joined(fieldProblems);
   return {...refusal, message: known ? joined(problems) : inWords(message), fieldProblems: problems};
+}
+
+const NO_CONNECTION = 'No connection established. Last error: ';
+const HANGS_UP = /^Failed to connect$|ECONNRESET|EPIPE|socket hang up|disconnected before secure/;
+const UNTRUSTED = /self-signed|unable to (verify|get)|certificate has expired|certificate is not yet valid/;
+
+/** Why no connection to the address came about. `said`: gRPC's message of a call that failed for it, or another one. */
+export function connectionProblem(said: string, address: string): string {
+  if (!said.startsWith(NO_CONNECTION)) return said;
+  const why = said.slice(NO_CONNECTION.length).replace(/^Error: /, '')
+    .replace(/(?: \([-\dT:.Z]+\))?\. Resolution note: .*$/s, '');
+  const secure = address.startsWith('tls://');
+  if (secure && UNTRUSTED.test(why)) {
+    return "the broker's certificate is not signed by an authority that this machine trusts, or has expired "
+      + `(${why}); DISTLOCK_TLS_CA or tls.ca names the file of its authority`;
+  }
+  if (secure && why.includes('does not match certificate')) {
+    return "the broker's certificate is for other names than that of the address; DISTLOCK_TLS_SERVER_NAME or "
+      + 'tls.serverName sets the name that it must have';
+  }
+  if (!HANGS_UP.test(why)) return why;
+  const full = 'or it serves as many connections of this host or user as it may (--max-connections-per-peer)';
+  return secure ? 'it hangs up during the TLS handshake: it wants a client certificate of an authority that it trusts '
+    + `(tls.cert and tls.key), or it speaks no TLS (the address is host:port then), ${full}`
+    : address.startsWith('unix:') ? `it hangs up at once: it drains, ${full}`
+      : `it hangs up at once: it wants TLS (the address is tls://host:port then), ${full}`;
 }
