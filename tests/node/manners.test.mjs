@@ -2,12 +2,12 @@
 //
 // What a program may expect of a library beside its locks.
 import assert from 'node:assert/strict';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {hostname, tmpdir, userInfo} from 'node:os';
 import {join} from 'node:path';
 import {test} from 'node:test';
 import {eventually, grantAll, rejected, stand} from './fake_broker.mjs';
-import {distlock, grpc, message, refusalOfStatus, wire} from './package.mjs';
+import {distlock, grpc, message, PACKAGE, refusalOfStatus, wire} from './package.mjs';
 
 const {BusyError, InvalidRequestError, UnavailableError} = distlock;
 
@@ -169,6 +169,23 @@ test('a client says what it has', async context => {
   await dl.close();
   await waits;
   assert.deepEqual(dl.stats(), {held: 0, atRisk: 0, waiting: 0, connected: false});
+});
+
+test('the observer that the README shows', async context => {
+  const {broker} = await stand(context);
+  const page = readFileSync(`${PACKAGE}README.md`, 'utf8');
+  const [, sample] = /^## Tracing and metrics\n\n```ts\n([^]*?)^```/m.exec(page);
+  const said = [];
+  const tracer = {startSpan: (name, {attributes: {keys}}) => {
+    said.push([name, ...keys]);
+    return {addEvent: outcome => said.push(outcome), end: () => said.push('end')};
+  }};
+  process.env.DISTLOCK_SERVER = broker.url;
+  context.after(() => { delete process.env.DISTLOCK_SERVER; });
+  const dl = new Function('distlock', 'tracer', `${sample}; return dl;`)(distlock, tracer);
+  await (await dl.all(['a', 'b'])).release();
+  await dl.close();
+  assert.deepEqual(said, [['lock', 'a', 'b'], 'GRANTED', 'end', 'end']);
 });
 
 test('a shutdown waits until all is given back', async context => {

@@ -45,6 +45,16 @@ test('the version is that of the broker', () => {
   assert.equal(MANIFEST.version, version);
 });
 
+test('the package says what it is', () => {
+  assert.equal(MANIFEST.license, 'Apache-2.0');
+  assert.equal(readFileSync(`${PACKAGE}LICENSE`, 'utf8'), readFileSync(`${REPOSITORY}LICENSE`, 'utf8'));
+  assert.match(MANIFEST.homepage, /^https:/);
+  assert.equal(MANIFEST.engines.node, '>=20');
+  for (const [name, range] of Object.entries(MANIFEST.dependencies)) {
+    assert.match(range, /^[~^]\d/, `${name} has a lower and an upper bound`);
+  }
+});
+
 test('the generated code is that of the contract', async context => {
   const made = folder(context);
   await run(`${PACKAGE}stubs.sh`, [made]);
@@ -130,19 +140,53 @@ test('the types are those of the README, also for a strict program that checks i
   await run(process.execPath, [tsc, '-p', root]).catch(error => { assert.fail(error.stdout); });
 });
 
+test('the archive, installed in an empty folder, runs and compiles what the README shows', async context => {
+  const {broker} = await stand(context);
+  const root = folder(context);
+  const packed = await run('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', root], {cwd: PACKAGE});
+  const [{filename, files}] = JSON.parse(packed.stdout);
+  const names = files.map(({path}) => path);
+  for (const name of ['LICENSE', 'README.md', 'package.json', 'dist/index.mjs', 'dist/testing.d.ts']) {
+    assert.ok(names.includes(name), name);
+  }
+  assert.deepEqual(names.filter(name => !/^(dist\/|LICENSE$|README\.md$|package\.json$)/.test(name)), []);
+  writeFileSync(join(root, 'package.json'), '{"private": true}');
+  await run('npm', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund', `./${filename}`],
+    {cwd: root});
+  const [, shown] = /```ts\n([^]*?)```/.exec(readFileSync(`${PACKAGE}README.md`, 'utf8'));
+  const entries = Object.keys(MANIFEST.exports).filter(name => name !== './package.json').map(name => name.slice(1));
+  writeFileSync(join(root, 'main.mts'), `${entries.map(name => `import 'distlock${name}';`).join('\n')}
+    declare const signal: AbortSignal, rows: string[];
+    declare function save(rows: string[], how: {token: number, signal: AbortSignal}): Promise<void>;
+    ${shown}`);
+  const tsc = `${PACKAGE}node_modules/typescript/bin/tsc`;
+  const {stdout} = await run(process.execPath, [tsc, '--noEmit', '--strict', '--module', 'node16', '--target', 'es2022',
+    '--types', 'node', '--typeRoots', `${PACKAGE}node_modules/@types`, '--lib', 'es2022,esnext.disposable',
+    '--listFiles', 'main.mts'], {cwd: root}).catch(error => { assert.fail(error.stdout); });
+  const read = stdout.split('\n');
+  assert.ok(read.some(path => path.endsWith('/distlock/dist/testing.d.mts')));
+  // Compilers differ in what they take of the types of others.
+  assert.deepEqual(read.filter(path => /@grpc|@bufbuild|dist\/generated/.test(path)), []);
+  writeFileSync(join(root, 'main.mjs'), `import * as distlock from 'distlock';
+    const dl = distlock.connect(${JSON.stringify(broker.url)});
+    console.log(await (await dl.lock('k')).release());`);
+  assert.equal((await run(process.execPath, ['main.mjs'], {cwd: root})).stdout, 'RELEASED\n');
+});
+
 test('everything public has a comment', () => {
   const ts = requireThere('typescript');
   const documented = node => ts.getJSDocCommentsAndTags(node).length > 0;
   const isPublic = node => !node.modifiers?.some(({kind}) => (
     kind === ts.SyntaxKind.PrivateKeyword || kind === ts.SyntaxKind.ProtectedKeyword));
   const bare = [];
-  for (const name of ['client', 'held', 'operations', 'errors', 'types']) {
+  for (const name of ['client', 'detached', 'errors', 'held', 'locks', 'testing', 'types']) {
     const text = readFileSync(`${PACKAGE}src/${name}.ts`, 'utf8');
     const file = ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true);
     const plain = /^(toJSON|parts|tokens|constructor|wait|code|name|key|reason|fieldProblems|cause|message)$/;
     file.forEachChild(node => {
-      if (ts.isClassDeclaration(node) && !documented(node)) bare.push(node.name.text);
-      if (!ts.isClassDeclaration(node)) return;
+      const isExported = node.modifiers?.some(({kind}) => kind === ts.SyntaxKind.ExportKeyword);
+      if (!ts.isClassDeclaration(node) || !isExported) return;
+      if (!documented(node)) bare.push(node.name.text);
       const seen = new Set();
       for (const member of node.members.filter(isPublic)) {
         const title = member.name?.text ?? '';

@@ -9,8 +9,8 @@ import {one} from './harness.mjs';
 import {distlock} from './package.mjs';
 
 const COUNT = Number(process.env.DISTLOCK_CANCELLATIONS ?? 2000);
-const SIDE_BY_SIDE = 40;
-const KEYS = 12; // so few that most have to wait
+const SIDE_BY_SIDE = 10;
+const KEYS = 12; // so few that some have to wait
 const pick = count => Math.floor(Math.random() * count);
 
 /** A call of the package that the signal may end; what it gives has releaseSoon(), or is nothing. */
@@ -29,7 +29,7 @@ function take(dl, options) {
 /** Waits for a moment that may be any: in this turn, in one of the next, or some milliseconds later. */
 async function anyMoment() {
   const turns = pick(12);
-  if (turns > 8) await sleep(pick(4));
+  if (turns > 6) await sleep(pick(40));
   else for (let i = 0; i < turns; ++i) await new Promise(resolve => { setImmediate(resolve); });
 }
 

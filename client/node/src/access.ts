@@ -5,35 +5,12 @@
 import {readFileSync} from 'node:fs';
 import {readFile} from 'node:fs/promises';
 import {type ChannelCredentials, credentials} from '@grpc/grpc-js';
+import type {AccessOptions, Tls} from './types.js';
 
 const SCHEME = 'tls://';
 const KEEPS_SECRETS = [SCHEME, 'unix:', '/', '127.', 'localhost:', '[::1]:', 'ipv4:127.'];
 const MOST_CHARACTERS = 16 << 10;
 const TLS_NAMES = ['ca', 'cert', 'key', 'serverName'];
-
-/** Paths of PEM files, which are read again at each connect. */
-export interface Tls {
-  /** The authorities that the broker's certificate may come from. Default: the system's. */
-  ca?: string;
-  /** The client's own certificate. */
-  cert?: string;
-  /** Its key. */
-  key?: string;
-  /** The name that the broker's certificate must have, if it is not the host of the address. */
-  serverName?: string;
-}
-
-/** What `connect` takes of it. */
-export interface AccessOptions {
-  /** For brokers at tls://host:port. Default: as the variables DISTLOCK_TLS_CA, _CERT, _KEY and _SERVER_NAME say. */
-  tls?: Tls;
-  /** The bearer token itself. Like that of a file, it leaves this machine by TLS only. */
-  token?: string;
-  /** The file of the bearer token, which is read again for each use. Default: DISTLOCK_TOKEN_FILE. */
-  tokenFile?: string;
-  /** gRPC's, in the place of those of this package: {'grpc.primary_user_agent': 'reports'}. */
-  channelOptions?: Readonly<Record<string, string | number>>;
-}
 
 /** What a channel to one address is made of. */
 export interface Transport {

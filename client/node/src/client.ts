@@ -3,18 +3,20 @@
 // The client: what a program calls.
 import {basename} from 'node:path';
 import {onAbort} from './abort.js';
-import {Access, type AccessOptions} from './access.js';
+import {Access} from './access.js';
 import {Addresses, checkAddresses, defaultAddress, splitAddresses} from './addresses.js';
 import {checkNames, milliseconds, queuedOf, specOf, text, tokenOf} from './convert.js';
 import {Core} from './core.js';
+import {acquireDetached, DetachedLease} from './detached.js';
 import {AbortError, type DistlockError, errorOf, guarded, invalid, isAborted, type Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
 import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
 import {ELECTION_VALUE, Held, HeldAll} from './held.js';
 import type {Lease, Request} from './lease.js';
-import * as operations from './operations.js';
 import type {Locks} from './locks.js';
-import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions, Stats,
+import * as operations from './operations.js';
+import type {AccessOptions, Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode,
+  Observer, PermitOptions, Stats,
 } from './types.js';
 import {watch, watchLocks} from './watch.js';
 
@@ -214,21 +216,21 @@ export class Client implements Locks, AsyncDisposable {
   }
 
   /**
-   * A lease that outlives this process's connection: nobody renews it but the caller. Default mode: EXCLUSIVE.
-   * Throws as `lock`.
+   * A lease that outlives this process's connection: nobody renews it but the caller. Default mode: EXCLUSIVE. When
+   * `signal` ends a call that was just granted, the lock is free when its ttl ends. Throws as `lock`.
    */
   async acquireDetached(key: string, options: Omit<LockOptions, 'onQueued'> & Pick<LockRequest, 'mode' | 'n' | 'limit'>
-    = {}): Promise<operations.DetachedLease> {
+    = {}): Promise<DetachedLease> {
     const {mode, n, limit, wait, signal} = options;
     const settings = this.settings(options, ['mode', 'n', 'limit']);
     const spec = specOf({...settings, key, ...(mode && {mode}), ...(n !== undefined && {n}),
       ...(limit !== undefined && {limit})});
-    return operations.acquireDetached(this.core, spec, waitOf(wait), signal);
+    return acquireDetached(this.core, spec, waitOf(wait), signal);
   }
 
   /** A detached lease that another process has acquired. Call renew() before use. key: for messages only. */
-  detached(leaseId: string, key = ''): operations.DetachedLease {
-    return new operations.DetachedLease(this.core, key, leaseId);
+  detached(leaseId: string, key = ''): DetachedLease {
+    return new DetachedLease(this.core, key, leaseId);
   }
 
   /** What this client has at this moment, for metrics and checks of health. */

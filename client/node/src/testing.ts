@@ -30,10 +30,8 @@ import {type SessionCommand, SessionOpened} from './generated/distlock/v1/lock_s
 import type {CheckTokenRequest, CheckTokenResponse, GetLockResponse, ListLocksRequest, ListLocksResponse,
   WatchLockRequest} from './generated/distlock/v1/look_pb.js';
 import {Call, ended, failure, Watch} from './testing_channel.js';
-import {Asked, LockBook, type LossCause, nameOf, VALIDITY} from './testing_locks.js';
+import {Asked, LockBook, nameOf, VALIDITY} from './testing_locks.js';
 import type {Duration} from './types.js';
-
-export type {LossCause} from './testing_locks.js';
 
 const BEGIN = Date.UTC(2000, 0);
 const PATIENCE = 20 * SECOND; // real time, for what the program does meanwhile
@@ -261,6 +259,9 @@ class InProcess extends Addresses {
 async function moment(): Promise<void> {
   await new Promise<void>(resolve => { soon(resolve); });
 }
+
+/** The causes of LockLostError that a broker tells. */
+export type LossCause = 'EXPIRED' | 'TAKEN' | 'FORCED' | 'MAX_HOLD';
 
 /** A broker without a daemon. Its clients are real ones. */
 export class Broker {

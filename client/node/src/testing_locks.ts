@@ -7,6 +7,7 @@ import {fromWire, toWire} from './convert.js';
 import * as wire from './generated/distlock/v1/lock_pb.js';
 import {type AcquireLocks, type AdoptLease, type ReleaseLease, ReleaseOutcome, type SessionEvent,
 } from './generated/distlock/v1/lock_service_pb.js';
+import type {LossCause} from './testing.js';
 
 export const VALIDITY = 3 * SECOND;
 const TTL = 15 * SECOND;
@@ -14,9 +15,6 @@ const MOST_HOLDERS = 16; // that a refusal names
 const {EXCLUSIVE, SHARED, PERMIT} = wire.LockMode;
 
 export type Event = NonNullable<SessionEvent['event']>;
-
-/** The causes of LockLostError that a broker tells. */
-export type LossCause = 'EXPIRED' | 'TAKEN' | 'FORCED' | 'MAX_HOLD';
 
 /** A client's session, as the locks know it. */
 export interface Session {
