@@ -73,6 +73,7 @@ test('redlock: a duration ends the lock, unless it is extended', async context =
   const until = performance.now() + 40;
   while (performance.now() < until); // the event loop is blocked
   await rejected(late.extend(60_000), ExecutionError);
+  assert.ok(late.signal.reason instanceof ExecutionError);
   const long = await redlock.acquire(['c'], 2 ** 40); // longer than a timer can be
   const lost = await redlock.acquire(['d'], 60_000);
   await lose(broker);

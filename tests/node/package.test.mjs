@@ -114,7 +114,9 @@ test('the types are those of the README, also for a strict program that checks i
     import * as distlock from 'distlock';
     import Redlock, {type Lock} from 'distlock/compat/redlock';
     import {Mutex} from 'distlock/compat/redis-semaphore';
-    const dl = distlock.connect({label: 'x', defaults: {ttl: '10s'}});
+    import {Broker} from 'distlock/testing';
+    const dl = distlock.connect({label: 'x', defaults: {ttl: '10s'}, tls: {ca: '/ca.pem'}, channelOptions: {a: 1}});
+    export const locks: distlock.Locks[] = [dl, new Broker().client()];
     export async function work(signal: AbortSignal): Promise<number> {
       await using held = await dl.lock('report', {wait: '10s', signal});
       const token: number = held.token;
@@ -127,6 +129,8 @@ test('the types are those of the README, also for a strict program that checks i
     }
     // @ts-expect-error a semaphore has a limit
     void dl.permits('p', {});
+    // @ts-expect-error there is no such option
+    void distlock.connect({tokn: 'x'});
     // @ts-expect-error there is no such policy
     void dl.lock('p', {policy: 'LIFO'});`);
   writeFileSync(join(root, 'main.cts'), `
@@ -138,39 +142,6 @@ test('the types are those of the README, also for a strict program that checks i
   }}));
   const tsc = `${PACKAGE}node_modules/typescript/bin/tsc`;
   await run(process.execPath, [tsc, '-p', root]).catch(error => { assert.fail(error.stdout); });
-});
-
-test('the archive, installed in an empty folder, runs and compiles what the README shows', async context => {
-  const {broker} = await stand(context);
-  const root = folder(context);
-  const packed = await run('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', root], {cwd: PACKAGE});
-  const [{filename, files}] = JSON.parse(packed.stdout);
-  const names = files.map(({path}) => path);
-  for (const name of ['LICENSE', 'README.md', 'package.json', 'dist/index.mjs', 'dist/testing.d.ts']) {
-    assert.ok(names.includes(name), name);
-  }
-  assert.deepEqual(names.filter(name => !/^(dist\/|LICENSE$|README\.md$|package\.json$)/.test(name)), []);
-  writeFileSync(join(root, 'package.json'), '{"private": true}');
-  await run('npm', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund', `./${filename}`],
-    {cwd: root});
-  const [, shown] = /```ts\n([^]*?)```/.exec(readFileSync(`${PACKAGE}README.md`, 'utf8'));
-  const entries = Object.keys(MANIFEST.exports).filter(name => name !== './package.json').map(name => name.slice(1));
-  writeFileSync(join(root, 'main.mts'), `${entries.map(name => `import 'distlock${name}';`).join('\n')}
-    declare const signal: AbortSignal, rows: string[];
-    declare function save(rows: string[], how: {token: number, signal: AbortSignal}): Promise<void>;
-    ${shown}`);
-  const tsc = `${PACKAGE}node_modules/typescript/bin/tsc`;
-  const {stdout} = await run(process.execPath, [tsc, '--noEmit', '--strict', '--module', 'node16', '--target', 'es2022',
-    '--types', 'node', '--typeRoots', `${PACKAGE}node_modules/@types`, '--lib', 'es2022,esnext.disposable',
-    '--listFiles', 'main.mts'], {cwd: root}).catch(error => { assert.fail(error.stdout); });
-  const read = stdout.split('\n');
-  assert.ok(read.some(path => path.endsWith('/distlock/dist/testing.d.mts')));
-  // Compilers differ in what they take of the types of others.
-  assert.deepEqual(read.filter(path => /@grpc|@bufbuild|dist\/generated/.test(path)), []);
-  writeFileSync(join(root, 'main.mjs'), `import * as distlock from 'distlock';
-    const dl = distlock.connect(${JSON.stringify(broker.url)});
-    console.log(await (await dl.lock('k')).release());`);
-  assert.equal((await run(process.execPath, ['main.mjs'], {cwd: root})).stdout, 'RELEASED\n');
 });
 
 test('everything public has a comment', () => {

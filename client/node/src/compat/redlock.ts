@@ -75,7 +75,7 @@ export class Lock {
   readonly value: string;
   /** Milliseconds since 1970, when the lock is given back if nobody extends it; Infinity without a duration. */
   expiration = Infinity;
-  private readonly ended = new AbortController();
+  private ended: AbortController | undefined; // a signal that nobody has taken keeps no lock
   private until = Infinity; // by the clock that nobody sets
   private timer: NodeJS.Timeout | undefined;
 
@@ -83,9 +83,6 @@ export class Lock {
   constructor(readonly redlock: Redlock, readonly resources: string[], private readonly held: HeldAll,
     duration: number) {
     this.value = String(held.tokens[0]);
-    const {signal} = held;
-    signal.addEventListener('abort', () => { this.ended.abort(signal.reason); }, {once: true});
-    if (signal.aborted) this.ended.abort(signal.reason);
     if (duration > 0) this.prolong(duration);
   }
 
@@ -98,16 +95,16 @@ export class Lock {
   /** Ends the lock when its time is over. The lock keeps the process alive, so that its timer need not. */
   private watch(): void {
     clearTimeout(this.timer);
-    if (this.expired) return;
+    if (this.isOver()) return;
     const left = Math.ceil(this.until - performance.now());
     this.timer = setTimeout(() => { this.watch(); }, Math.min(left, LONGEST_TIMER)).unref();
   }
 
   /** Looks at the clock. Then the lock is given back, and lost for the program. */
-  private get expired(): boolean {
+  private isOver(): boolean {
     if (performance.now() < this.until) return false;
     this.held.releaseSoon();
-    this.ended.abort(this.lost());
+    this.ended?.abort(this.lost());
     return true;
   }
 
@@ -122,13 +119,21 @@ export class Lock {
 
   /** Aborted when the lock is lost. */
   get signal(): AbortSignal {
+    if (this.ended === undefined) {
+      const ended = new AbortController();
+      const {signal} = this.held;
+      const follow = (): void => { ended.abort(signal.reason); };
+      this.ended = ended;
+      if (!this.isOver()) signal.addEventListener('abort', follow, {once: true});
+      if (signal.aborted) follow();
+    }
     return this.ended.signal;
   }
 
   /** @throws ExecutionError when it was lost before */
   async release(): Promise<ExecutionResult> {
     clearTimeout(this.timer);
-    if (this.expired) throw this.lost();
+    if (this.isOver()) throw this.lost();
     this.until = Infinity;
     const outcomes = await this.held.release();
     if (outcomes.includes('ALREADY_GONE')) {
@@ -147,7 +152,7 @@ export class Lock {
    * @throws ExecutionError when it is not held any more
    */
   async extend(duration: number): Promise<Lock> {
-    if (this.expired || !this.held.isHeld) {
+    if (this.isOver() || !this.held.isHeld) {
       const why = `cannot extend the lock on ${this.resources.join(', ')}: it is not held any more`;
       return Promise.reject(new ExecutionError(why));
     }
