@@ -31,8 +31,8 @@ test('what one client is given is not for others', async context => {
   const file = join(folder, 'token');
   writeFileSync(file, 'from.a.file\n');
   const shown = call => call.metadata.get('authorization').concat(call.metadata.get('user-agent'));
-  const calls = [[{}, []], [{token: 'given.to.it'}, ['Bearer given.to.it']], [{tokenFile: file}, ['Bearer from.a.file']],
-    [{channelOptions: {'grpc.primary_user_agent': 'reports/7'}}, []]];
+  const calls = [[{}, []], [{token: 'given.to.it'}, ['Bearer given.to.it']],
+    [{tokenFile: file}, ['Bearer from.a.file']], [{channelOptions: {'grpc.primary_user_agent': 'reports/7'}}, []]];
   for (const [options, wanted] of calls) {
     const dl = connect(broker.url, options);
     await (await dl.lock('k')).release();
@@ -88,10 +88,10 @@ test('values that are wrong are named as the program knows them', async context 
       session.refuse(id, 'INVALID_ARGUMENT', {message: text, fieldProblems});
     };
   };
-  refuse(['acquire.locks[0].lock_delay', 'is 2m; allowed are 0 .. 1m']);
+  refuse(['acquire.locks[0].lock_delay', 'is 2m; max_hold does not bound it']);
   const late = await rejected(dl.lock('k', {lockDelay: '2m'}), InvalidRequestError);
-  assert.equal(late.message, 'INVALID_ARGUMENT: lockDelay is 2m; allowed are 0 .. 1m');
-  assert.deepEqual(late.fieldProblems, [{field: 'lockDelay', description: 'is 2m; allowed are 0 .. 1m'}]);
+  assert.equal(late.message, 'INVALID_ARGUMENT: lockDelay is 2m; maxHold does not bound it');
+  assert.deepEqual(late.fieldProblems, [{field: 'lockDelay', description: 'is 2m; maxHold does not bound it'}]);
   refuse(['acquire.locks[0].max_wait', 'is 25h'], ['acquire.locks[1].permits', 'is 0']);
   const both = await rejected(dl.all(['a', 'b']), InvalidRequestError);
   assert.equal(both.message, 'INVALID_ARGUMENT: locks[0].wait is 25h; locks[1].n is 0');
@@ -117,7 +117,8 @@ test('a small number of milliseconds is asked about, once', async context => {
   const dl = connect(broker.url);
   for (const wait of [0, '10ms', 100, 10, 10]) await rejected(dl.lock('k', {wait}), BusyError);
   await eventually(() => heard.length > 0);
-  assert.deepEqual(heard, ["distlock: wait is 10, which is 10 milliseconds: write '10ms' if that is meant, else '10s'"]);
+  const asked = "distlock: wait is 10, which is 10 milliseconds: write '10ms' if that is meant, else '10s'";
+  assert.deepEqual(heard, [asked]);
 });
 
 test('why no connection came about is said in words', () => {

@@ -75,7 +75,8 @@ test(`${COUNT} cancellations at any moment leave no lock and no waiter`, async c
     left = await taken(clients[0]);
     return left.length === 0;
   };
-  await eventually(none, 'the end of all locks').catch(() => undefined); // the last ones are withdrawn without an answer
+  // The last ones are withdrawn without an answer.
+  await eventually(none, 'the end of all locks').catch(() => undefined);
   const {aborted, granted, busy} = counts;
   context.diagnostic(`cancelled ${aborted}, granted ${granted}, busy ${busy}, leaked ${left.length}`);
   assert.deepEqual(left, []);

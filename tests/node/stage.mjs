@@ -203,6 +203,20 @@ export class Stage {
   }
 }
 
+/** Holds a lock through a broker that drains; another one is known and has opened. */
+export class Drained extends Stage {
+  constructor({features = ['adopt'], ...lock} = {}) {
+    super({brokers: 2});
+    this.held = this.hold('k', lock);
+    this.former = this.link;
+    this.drain();
+    assert.notEqual(this.link, this.former);
+    this.start();
+    this.opened({features});
+    [this.adopt] = of(this.sent(), 'adopt');
+  }
+}
+
 /** The commands of one kind, without their frames. */
 export function of(commands, kind) {
   return commands.filter(({command}) => command.$case === kind).map(({id, command}) => ({id, ...command[kind]}));

@@ -45,6 +45,14 @@ export interface ExecutionResult {
   attempts: readonly never[];
 }
 
+/** How one attempt went, for the types of programs. */
+export interface ExecutionStats {
+  readonly membershipSize: number;
+  readonly quorumSize: number;
+  readonly votesFor: Set<Client>;
+  readonly votesAgainst: Map<Client, Error>;
+}
+
 export type RedlockAbortSignal = AbortSignal & {error?: Error};
 
 export type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
