@@ -12,8 +12,8 @@ for tool in node npm; do
   }
 done
 version=$(node -p process.versions.node)
-[ "${version%%.*}" -ge 18 ] || {
-  printf 'client/node/install.sh: node is %s, and the package needs 18 or newer\n' "$version" >&2
+[ "${version%%.*}" -ge 20 ] || {
+  printf 'client/node/install.sh: node is %s, and the package needs 20 or newer\n' "$version" >&2
   exit 1
 }
 [ package-lock.json -nt node_modules/.package-lock.json ] || exit 0

@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes src/generated (or the folder that is given) from proto/. Needs protoc, and `npm ci` before.
+# Makes src/generated (or the folder that is given) from proto/. Needs the protoc of Debian 12 and 13, and `npm ci`
+# before.
 set -euo pipefail
+readonly PROTOC='libprotoc 3.21.12'
+
+[ "$(protoc --version)" = "$PROTOC" ] || {
+  printf 'client/node/stubs.sh: protoc is %s, and the pinned one is %s\n' "$(protoc --version)" "$PROTOC" >&2
+  exit 1
+}
 cd "$(dirname "${BASH_SOURCE[0]}")"
 out=${1:-src/generated}
 mkdir -p "$out"

@@ -334,7 +334,7 @@ test('addresses', () => {
   assert.match(distlock.connect().address, /^(127\.0\.0\.1:7420|unix:\/\/\/run\/distlock\/distlock\.sock)$/);
   if (before !== undefined) process.env.DISTLOCK_SERVER = before;
   assert.deepEqual(addresses.splitAddresses(' a:1, b:2,a:1,/x.sock '), ['a:1', 'b:2', 'unix:///x.sock']);
-  const list = new addresses.Addresses('a,b,c', them => { them.reverse(); });
+  const list = new addresses.Addresses('a,b,c', undefined, them => { them.reverse(); });
   assert.deepEqual([list.present, list.next(), list.next(), list.next()], ['c', true, true, false]);
 });
 

@@ -30,7 +30,7 @@ test('redlock: acquire and release', async context => {
   const lock = await redlock.acquire(['a', 'b'], 5000);
   const locks = await asked(broker);
   assert.deepEqual(locks.map(({key}) => key), ['a', 'b']);
-  assert.equal(convert.fromWire(locks[0].maxHold), 5000);
+  assert.equal(locks[0].maxHold, undefined, 'extend() moves its end');
   assert.ok(convert.fromWire(locks[0].maxWait) > 0 && convert.fromWire(locks[0].maxWait) <= 60_000);
   assert.ok(lock instanceof Lock && lock.expiration >= before + 5000 && lock.value === '1');
   assert.deepEqual([lock.resources, lock.tokens], [['a', 'b'], [1, 2]]);
@@ -44,11 +44,43 @@ test('redlock: the names of version 4, and no end', async context => {
   const lock = await redlock.lock('a');
   const [{maxHold, maxWait}] = await asked(broker);
   assert.deepEqual([maxHold, maxWait, lock.expiration], [undefined, undefined, Infinity]);
-  assert.match((await rejected(lock.extend(5), ExecutionError)).message, /renews locks itself/);
+  assert.equal(await lock.extend(60_000), lock);
+  assert.ok(lock.expiration <= Date.now() + 60_000);
   await redlock.unlock(lock);
+  assert.match((await rejected(lock.extend(60_000), ExecutionError)).message, /not held any more/);
   assert.equal(Redlock.LockError, LockError);
   assert.ok(new ResourceLockedError('held') instanceof Error, 'programs ask for it');
   assert.equal(requireThere('./dist/compat/redlock.js').default, Redlock);
+});
+
+test('redlock: a duration ends the lock, unless it is extended', async context => {
+  const {broker, dl} = await stage(context);
+  const redlock = new Redlock([dl]);
+  const lock = await redlock.acquire(['a'], 60_000);
+  const session = await broker.session();
+  const {expiration} = lock;
+  assert.equal(await redlock.extend(lock, 300_000), lock);
+  assert.ok(lock.expiration >= expiration + 200_000 && !lock.signal.aborted);
+  assert.equal(session.got('release').length, 0);
+  await lock.extend(20); // also a shorter one counts
+  await eventually(() => lock.signal.aborted);
+  assert.ok(lock.signal.reason instanceof ExecutionError);
+  await eventually(() => session.got('release').length === 1);
+  await rejected(lock.extend(60_000), ExecutionError);
+  await rejected(lock.release(), ExecutionError);
+
+  const late = await redlock.acquire(['b'], 20);
+  const until = performance.now() + 40;
+  while (performance.now() < until); // the event loop is blocked
+  await rejected(late.extend(60_000), ExecutionError);
+  assert.ok(late.signal.reason instanceof ExecutionError);
+  const long = await redlock.acquire(['c'], 2 ** 40); // longer than a timer can be
+  const lost = await redlock.acquire(['d'], 60_000);
+  await lose(broker);
+  await eventually(() => lost.signal.aborted);
+  assert.ok(lost.signal.reason instanceof distlock.LockLostError && !long.signal.aborted);
+  await rejected(lost.extend(60_000), ExecutionError);
+  assert.deepEqual(await long.release(), {attempts: []});
 });
 
 test('redlock: busy', async context => {

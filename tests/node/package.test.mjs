@@ -45,6 +45,16 @@ test('the version is that of the broker', () => {
   assert.equal(MANIFEST.version, version);
 });
 
+test('the package says what it is', () => {
+  assert.equal(MANIFEST.license, 'Apache-2.0');
+  assert.equal(readFileSync(`${PACKAGE}LICENSE`, 'utf8'), readFileSync(`${REPOSITORY}LICENSE`, 'utf8'));
+  assert.match(MANIFEST.homepage, /^https:/);
+  assert.equal(MANIFEST.engines.node, '>=20');
+  for (const [name, range] of Object.entries(MANIFEST.dependencies)) {
+    assert.match(range, /^[~^]\d/, `${name} has a lower and an upper bound`);
+  }
+});
+
 test('the generated code is that of the contract', async context => {
   const made = folder(context);
   await run(`${PACKAGE}stubs.sh`, [made]);
@@ -104,7 +114,9 @@ test('the types are those of the README, also for a strict program that checks i
     import * as distlock from 'distlock';
     import Redlock, {type Lock} from 'distlock/compat/redlock';
     import {Mutex} from 'distlock/compat/redis-semaphore';
-    const dl = distlock.connect({label: 'x', defaults: {ttl: '10s'}});
+    import {Broker} from 'distlock/testing';
+    const dl = distlock.connect({label: 'x', defaults: {ttl: '10s'}, tls: {ca: '/ca.pem'}, channelOptions: {a: 1}});
+    export const locks: distlock.Locks[] = [dl, new Broker().client()];
     export async function work(signal: AbortSignal): Promise<number> {
       await using held = await dl.lock('report', {wait: '10s', signal});
       const token: number = held.token;
@@ -117,6 +129,8 @@ test('the types are those of the README, also for a strict program that checks i
     }
     // @ts-expect-error a semaphore has a limit
     void dl.permits('p', {});
+    // @ts-expect-error there is no such option
+    void distlock.connect({tokn: 'x'});
     // @ts-expect-error there is no such policy
     void dl.lock('p', {policy: 'LIFO'});`);
   writeFileSync(join(root, 'main.cts'), `
@@ -136,13 +150,14 @@ test('everything public has a comment', () => {
   const isPublic = node => !node.modifiers?.some(({kind}) => (
     kind === ts.SyntaxKind.PrivateKeyword || kind === ts.SyntaxKind.ProtectedKeyword));
   const bare = [];
-  for (const name of ['client', 'held', 'operations', 'errors', 'types']) {
+  for (const name of ['client', 'detached', 'errors', 'held', 'locks', 'testing', 'types']) {
     const text = readFileSync(`${PACKAGE}src/${name}.ts`, 'utf8');
     const file = ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true);
     const plain = /^(toJSON|parts|tokens|constructor|wait|code|name|key|reason|fieldProblems|cause|message)$/;
     file.forEachChild(node => {
-      if (ts.isClassDeclaration(node) && !documented(node)) bare.push(node.name.text);
-      if (!ts.isClassDeclaration(node)) return;
+      const isExported = node.modifiers?.some(({kind}) => kind === ts.SyntaxKind.ExportKeyword);
+      if (!ts.isClassDeclaration(node) || !isExported) return;
+      if (!documented(node)) bare.push(node.name.text);
       const seen = new Set();
       for (const member of node.members.filter(isPublic)) {
         const title = member.name?.text ?? '';

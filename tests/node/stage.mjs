@@ -37,10 +37,12 @@ class Hold {
 
 export class Stage {
   now = ms(1000);
+  draining = []; // the times that the program was told
 
   constructor({brokers = 1, unreachableAfter = 10, opened = true, ...more} = {}) {
     this.table = new LockTable({address: 'there', brokers, label: 'test',
-      unreachableAfter: unreachableAfter === null ? undefined : ms(unreachableAfter), connectTimeout: ms(5)});
+      unreachableAfter: unreachableAfter === null ? undefined : ms(unreachableAfter), connectTimeout: ms(5),
+      onDraining: left => { this.draining.push(left / SECOND); }});
     if (opened) {
       this.start();
       this.opened(more);
@@ -197,7 +199,21 @@ export class Stage {
   }
 
   lapsed() {
-    return this.table.lapsed(this.link, this.now);
+    return this.link.session.lapsed(this.now);
+  }
+}
+
+/** Holds a lock through a broker that drains; another one is known and has opened. */
+export class Drained extends Stage {
+  constructor({features = ['adopt'], ...lock} = {}) {
+    super({brokers: 2});
+    this.held = this.hold('k', lock);
+    this.former = this.link;
+    this.drain();
+    assert.notEqual(this.link, this.former);
+    this.start();
+    this.opened({features});
+    [this.adopt] = of(this.sent(), 'adopt');
   }
 }
 

@@ -52,3 +52,11 @@ const victim = await dl.lock('report');
 const {signal} = victim;
 signal.addEventListener('abort', () => console.log('lost:', signal.reason.cause));
 await dl.detached(victim.leaseId).release();
+
+// A shutdown that lets the work end.
+const last = await dl.lock('last');
+const {held: count, atRisk, waiting} = dl.stats();
+console.log(`${count} held, ${atRisk} at risk, ${waiting} waited for`);
+setTimeout(() => last.releaseSoon(), 10);
+console.log('drained:', await dl.drained('10s'));
+await dl.close();

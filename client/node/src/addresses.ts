@@ -3,6 +3,9 @@
 // Where the brokers are, and which one is to be tried next.
 import {randomInt} from 'node:crypto';
 import {statSync} from 'node:fs';
+import {Access} from './access.js';
+import {type Connection, GrpcConnection} from './channel.js';
+import {type Clock, clock as watched} from './clock.js';
 
 const SOCKET = '/run/distlock/distlock.sock';
 const LOOPBACK = '127.0.0.1:7420';
@@ -49,15 +52,20 @@ function shuffle(items: string[]): void {
   }
 }
 
-/** The brokers in a random order. */
+/** The brokers in a random order, and how to reach them. */
 export class Addresses {
   readonly all: string[];
   private at = 0;
   private tried = 0;
 
-  constructor(text: string, mix: (addresses: string[]) => void = shuffle) {
+  constructor(text: string, private readonly access = new Access(), mix: (addresses: string[]) => void = shuffle,
+    readonly clock: Clock = watched) {
     this.all = splitAddresses(text);
     mix(this.all);
+  }
+
+  open(address: string): Connection {
+    return new GrpcConnection(address, this.access);
   }
 
   get present(): string {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Connections to brokers.
-import {Client, type ClientDuplexStream, type ClientReadableStream, Metadata, type ServiceError} from '@grpc/grpc-js';
+import {Client, Metadata, type ServiceError, type StatusObject} from '@grpc/grpc-js';
 import {BinaryReader, type BinaryWriter} from '@bufbuild/protobuf/wire';
 import {onAbort} from './abort.js';
-import {bearer} from './bearer.js';
+import type {Access} from './access.js';
 import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
 import type {Sockets} from './sockets.js';
-import {transportTo} from './tls.js';
 
 const SERVICE = '/distlock.v1.LockService/';
 
@@ -32,7 +31,21 @@ export interface Codec<T> {
   decode(input: BinaryReader | Uint8Array, length?: number): T;
 }
 
-export type SessionCall = ClientDuplexStream<Uint8Array, SessionResponse>;
+/** A Session call. 'status' is its end. */
+export interface SessionCall {
+  on(what: 'data', heard: (response: SessionResponse) => void): unknown;
+  on(what: 'error', heard: () => void): unknown;
+  on(what: 'status', heard: (status: StatusObject) => void): unknown;
+  once(what: 'metadata' | 'status', heard: () => void): unknown;
+  write(message: Buffer, written: () => void): unknown;
+  cancel(): void;
+}
+
+/** A stream of answers. */
+export interface Answers extends AsyncIterable<unknown> {
+  on(what: 'error', heard: () => void): unknown;
+  cancel(): void;
+}
 
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -74,16 +87,30 @@ export class Reader extends BinaryReader {
 }
 
 /** A channel to one broker. */
-export class Connection {
-  private readonly client: Client;
-  shown: string | undefined; // the authorization that the session's call has shown
+export interface Connection {
+  readonly address: string;
+  /** The authorization that the session's call has shown. */
+  readonly shown: string | undefined;
+  /** Its sockets are `sockets`. */
+  session(sockets: Sockets): SessionCall;
+  /** The authorization that a session would show now. */
+  bearerNow(): Promise<string | undefined>;
+  /** A unary call. timeout: milliseconds, or Infinity. Rejects with a ServiceError. */
+  unary<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q, timeout: number,
+    signal: AbortSignal | undefined): Promise<A>;
+  stream<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q): Answers;
+  close(): void;
+}
 
-  constructor(readonly address: string) {
-    const {target, credentials, options} = transportTo(address);
+export class GrpcConnection implements Connection {
+  private readonly client: Client;
+  shown: string | undefined;
+
+  constructor(readonly address: string, private readonly access: Access) {
+    const {target, credentials, options} = access.transportTo(address);
     this.client = new Client(target, credentials, {...OPTIONS, ...options});
   }
 
-  /** Its sockets are `sockets`. */
   session(sockets: Sockets): SessionCall {
     const metadata = this.metadata();
     this.shown = metadata.get('authorization')[0]?.toString();
@@ -97,12 +124,15 @@ export class Connection {
   /** A new one for each call, because the token's file may have been replaced. */
   private metadata(): Metadata {
     const metadata = new Metadata();
-    const shown = bearer(this.address);
+    const shown = this.access.bearer(this.address);
     if (shown !== undefined) metadata.set('authorization', shown);
     return metadata;
   }
 
-  /** A unary call. timeout: milliseconds, or Infinity. Rejects with a ServiceError. */
+  async bearerNow(): Promise<string | undefined> {
+    return this.access.bearerNow(this.address);
+  }
+
   async unary<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q, timeout: number,
     signal: AbortSignal | undefined): Promise<A> {
     const options = timeout === Infinity ? {} : {deadline: Date.now() + timeout};
@@ -123,7 +153,7 @@ export class Connection {
     }
   }
 
-  stream<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q): ClientReadableStream<A> {
+  stream<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q): Answers {
     const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
     return this.client.makeServerStreamRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
       this.metadata());

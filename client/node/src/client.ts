@@ -3,26 +3,31 @@
 // The client: what a program calls.
 import {basename} from 'node:path';
 import {onAbort} from './abort.js';
-import {checkAddresses, defaultAddress} from './addresses.js';
-import {checkToken} from './bearer.js';
-import {checkNames, milliseconds, queuedOf, specOf, text} from './convert.js';
+import {Access} from './access.js';
+import {Addresses, checkAddresses, defaultAddress, splitAddresses} from './addresses.js';
+import {checkNames, milliseconds, queuedOf, specOf, text, tokenOf} from './convert.js';
 import {Core} from './core.js';
+import {acquireDetached, DetachedLease} from './detached.js';
 import {AbortError, type DistlockError, errorOf, guarded, invalid, isAborted, type Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
 import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
 import {ELECTION_VALUE, Held, HeldAll} from './held.js';
 import type {Lease, Request} from './lease.js';
+import type {Locks} from './locks.js';
 import * as operations from './operations.js';
-import {checkTls} from './tls.js';
-import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions,
+import type {AccessOptions, Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode,
+  Observer, PermitOptions, Stats,
 } from './types.js';
 import {watch, watchLocks} from './watch.js';
 
 const NOTHING: LockOptions = {}; // of a call without options
 const CALL_NAMES = ['wait', 'signal', 'onQueued'];
+const CLIENT_NAMES = ['label', 'unreachableAfter', 'defaults', 'onDraining', 'observer'];
+const ACCESS_NAMES = ['tls', 'token', 'tokenFile', 'channelOptions'];
+const FOR_EVER = 2 ** 31 - 1;
 
-/** How a client connects. */
-export interface ConnectOptions {
+/** What a client is like. */
+export interface ClientOptions {
   /** Shown by ListSessions, up to 256 bytes. Default: the program's name. */
   label?: string;
   /** How long a request looks for a broker before it is refused with UNREACHABLE. Default: one try 1 s, a wait with
@@ -35,6 +40,9 @@ export interface ConnectOptions {
   /** Hooks for tracing and metrics. */
   observer?: Observer;
 }
+
+/** How a client connects. */
+export interface ConnectOptions extends ClientOptions, AccessOptions {}
 
 /** Which lock, for calls that look at one. */
 export interface Place {
@@ -51,7 +59,7 @@ interface Taken {
 export type Routine<T> = (signal: AbortSignal, tokens: number[]) => Promise<T> | T;
 
 /** All locks of a client share one session. Make one client for a process. */
-export class Client implements AsyncDisposable {
+export class Client implements Locks, AsyncDisposable {
   /** The brokers' addresses, as given or found. */
   readonly address: string;
   private readonly core: Core;
@@ -59,12 +67,10 @@ export class Client implements AsyncDisposable {
   private readonly observer: Observer | undefined;
 
   /** @internal Use `connect`. */
-  constructor(address: string, options: ConnectOptions) {
+  constructor(address: string, options: ClientOptions, addresses: Addresses) {
+    checkNames(options, [], CLIENT_NAMES);
     const {label, unreachableAfter, defaults = {}, onDraining, observer} = options;
     checkNames(defaults, []);
-    checkAddresses(address);
-    checkTls(address);
-    checkToken(address);
     this.address = address;
     this.defaults = defaults;
     this.observer = observer;
@@ -72,9 +78,9 @@ export class Client implements AsyncDisposable {
       address,
       label: label ?? basename(process.argv[1] ?? 'node'),
       unreachableAfter: unreachableAfter === undefined ? undefined : milliseconds(unreachableAfter, 'unreachableAfter'),
-      onDraining,
+      onDraining: onDraining && (timeLeft => { guarded('onDraining', () => { onDraining(timeLeft); }); }),
       onSession: observer?.session?.bind(observer),
-    });
+    }, addresses);
   }
 
   /** Whether a session is open at this moment. The first call that takes a lock opens one. */
@@ -99,13 +105,14 @@ export class Client implements AsyncDisposable {
 
   /** Takes n permits of a semaphore that has `limit`. Throws as `lock`. */
   permits(key: string, options: PermitOptions): Promise<Held> {
+    const given = {...options as PermitOptions | undefined};
     return this.one(() => {
-      const {limit, n = 1} = options;
-      return {...this.settings(options, ['limit', 'n']), key, mode: 'PERMIT', limit, n};
-    }, options);
+      const {limit, n = 1} = given as PermitOptions;
+      return {...this.settings(given, ['limit', 'n']), key, mode: 'PERMIT', limit, n};
+    }, given);
   }
 
-  /** Takes several locks, up to 64: all or nothing. Throws as `lock`. */
+  /** Takes several locks, up to 64: all or nothing. A text is one key. Throws as `lock`. */
   async all(locks: Iterable<string | LockRequest>, options: LockOptions = {}): Promise<HeldAll> {
     const {request, cookie} = await this.take(this.specs(locks, options), options);
     return new HeldAll(request.leases.map(lease => this.held(lease, cookie)));
@@ -124,7 +131,7 @@ export class Client implements AsyncDisposable {
     routine?: Routine<T>): Promise<T> {
     if (typeof options === 'function') return this.using(keys, {}, options);
     if (routine === undefined) throw new TypeError('using() needs a function to run under the locks');
-    const held = await this.all(typeof keys === 'string' ? [keys] : keys, options);
+    const held = await this.all(keys, options);
     const {signal} = held;
     let result: T;
     try {
@@ -204,26 +211,58 @@ export class Client implements AsyncDisposable {
   }
 
   /** Whether no newer token was given. For resources that cannot compare tokens themselves. */
-  async checkToken(key: string, token: number, place: Place = {}): Promise<boolean> {
-    return operations.checkToken(this.core, this.namespace(place), text(key, 'key'), token);
+  async checkToken(key: string, token: number | bigint, place: Place = {}): Promise<boolean> {
+    return operations.checkToken(this.core, this.namespace(place), text(key, 'key'), tokenOf(token));
   }
 
   /**
-   * A lease that outlives this process's connection: nobody renews it but the caller. Default mode: EXCLUSIVE.
-   * Throws as `lock`.
+   * A lease that outlives this process's connection: nobody renews it but the caller. Default mode: EXCLUSIVE. When
+   * `signal` ends a call that was just granted, the lock is free when its ttl ends. Throws as `lock`.
    */
   async acquireDetached(key: string, options: Omit<LockOptions, 'onQueued'> & Pick<LockRequest, 'mode' | 'n' | 'limit'>
-    = {}): Promise<operations.DetachedLease> {
+    = {}): Promise<DetachedLease> {
     const {mode, n, limit, wait, signal} = options;
     const settings = this.settings(options, ['mode', 'n', 'limit']);
     const spec = specOf({...settings, key, ...(mode && {mode}), ...(n !== undefined && {n}),
       ...(limit !== undefined && {limit})});
-    return operations.acquireDetached(this.core, spec, waitOf(wait), signal);
+    return acquireDetached(this.core, spec, waitOf(wait), signal);
   }
 
   /** A detached lease that another process has acquired. Call renew() before use. key: for messages only. */
-  detached(leaseId: string, key = ''): operations.DetachedLease {
-    return new operations.DetachedLease(this.core, key, leaseId);
+  detached(leaseId: string, key = ''): DetachedLease {
+    return new DetachedLease(this.core, key, leaseId);
+  }
+
+  /** What this client has at this moment, for metrics and checks of health. */
+  stats(): Stats {
+    const [{table}, now] = [this.core.engine, this.core.now()];
+    const held = table.held().filter(lease => now < lease.deadline);
+    return {
+      held: held.length,
+      atRisk: held.filter(lease => table.atRisk(lease, now)).length,
+      waiting: table.waiting().reduce((sum, {leases}) => sum + leases.length, 0),
+      connected: this.connected,
+    };
+  }
+
+  /**
+   * Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back. False: not
+   * within `timeout`. For a shutdown that lets the work end, before close().
+   */
+  async drained(timeout?: Duration): Promise<boolean> {
+    const {onDrained, table} = this.core.engine;
+    if (table.drained || table.closed) return true;
+    const delay = timeout === undefined ? FOR_EVER : Math.min(milliseconds(timeout, 'timeout'), FOR_EVER);
+    return new Promise(resolve => {
+      const end = (drained: boolean): void => {
+        clearTimeout(timer);
+        onDrained.delete(tell);
+        resolve(drained);
+      };
+      const tell = (): void => { end(true); };
+      const timer = setTimeout(end, delay, false); // also keeps the process alive
+      onDrained.add(tell);
+    });
   }
 
   /** Gives all locks back, and waits at most a second for the answer. Calls that wait throw ClientClosedError. */
@@ -249,7 +288,9 @@ export class Client implements AsyncDisposable {
 
   private specs(locks: Iterable<string | LockRequest>, options: LockOptions): LockSpec[] {
     const settings = this.settings(options);
-    return [...locks].map(lock => {
+    const asked = typeof locks === 'string' ? [locks] : [...locks];
+    if (asked.length === 0) throw invalid('locks', 'is empty; give 1 to 64 of them');
+    return asked.map(lock => {
       if (typeof lock === 'string') return specOf({...settings, key: lock});
       checkNames(lock, ['key', 'mode', 'n', 'limit']);
       return specOf({...settings, ...lock});
@@ -329,6 +370,13 @@ function leaderOf(lock: LockInfo): Leader | undefined {
 export function connect(address?: string, options?: ConnectOptions): Client;
 export function connect(options?: ConnectOptions): Client;
 export function connect(first?: string | ConnectOptions, second: ConnectOptions = {}): Client {
-  const [address, options] = typeof first === 'object' ? [undefined, first] : [first, second];
-  return new Client(address === undefined || address === '' ? defaultAddress() : address, options);
+  const [given, options] = typeof first === 'object' ? [undefined, first] : [first, second];
+  const address = given === undefined || given === '' ? defaultAddress() : given;
+  checkNames(options, CLIENT_NAMES, ACCESS_NAMES);
+  const {tls, token, tokenFile, channelOptions, ...client} = options;
+  const access = new Access({...(tls && {tls}), ...(token !== undefined && {token}),
+    ...(tokenFile !== undefined && {tokenFile}), ...(channelOptions && {channelOptions})});
+  checkAddresses(address);
+  access.check(splitAddresses(address));
+  return new Client(address, client, new Addresses(address, access));
 }

@@ -19,11 +19,20 @@ const FORWARD = 24 * 3600 * SECOND; // longer than any promise
 const monotonicNow = performance.now.bind(performance);
 const wallNow = Date.now.bind(Date);
 
+/** What tells the time to a client. */
+export interface Clock {
+  readonly jumped: number;
+  now(): number;
+  /** Calls once, after so many milliseconds. */
+  timer(call: () => void, delay: number): NodeJS.Timeout;
+  cancel(timer: NodeJS.Timeout | undefined): void;
+}
+
 /**
  * Jumps ahead by what the machine has slept. Where that is not known: when the wall clock has moved further than the
  * monotonic one by more than a second, or back, by a day, which ends all belief.
  */
-export class WatchedClock {
+export class WatchedClock implements Clock {
   /** By how much it has jumped so far. */
   jumped = 0;
   private apart: number; // the wall clock, from the monotonic one
@@ -51,6 +60,14 @@ export class WatchedClock {
       this.jump(apart, this.slept(this.up));
     }
     return monotonic + this.jumped;
+  }
+
+  timer(call: () => void, delay: number): NodeJS.Timeout {
+    return setTimeout(call, delay);
+  }
+
+  cancel(timer: NodeJS.Timeout | undefined): void {
+    clearTimeout(timer);
   }
 
   private jump(apart: number, by: number): void {

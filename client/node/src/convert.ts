@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Converts between the wire's messages and this package's values. Durations are milliseconds here.
+import {hostname, userInfo} from 'node:os';
 import {invalid, type Refusal} from './errors.js';
 import * as wire from './generated/distlock/v1/lock_pb.js';
 import {type AcquireQueued, ReleaseOutcome} from './generated/distlock/v1/lock_service_pb.js';
 import type {Duration as WireDuration} from './generated/google/protobuf/duration_pb.js';
 import type {Block, Duration, Holder, LockInfo, LockRequest, LockSettings, Mode, OnDisconnect, Outcome, Policy, Queued,
 } from './types.js';
+import {worded} from './words.js';
 
 const UNITS: Record<string, number> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000};
 const LONGEST = 1e12; // milliseconds; the broker's own limits are far below
@@ -27,8 +29,11 @@ const OUTCOMES: Record<number, Outcome> = {
   [ReleaseOutcome.RELEASED]: 'RELEASED', [ReleaseOutcome.STILL_HELD]: 'STILL_HELD',
   [ReleaseOutcome.ALREADY_GONE]: 'ALREADY_GONE',
 };
+const SHORT = 100; // milliseconds: whoever gives a smaller number may mean seconds
 const SETTINGS = ['namespace', 'ttl', 'maxHold', 'lockDelay', 'minHold', 'policy', 'onDisconnect', 'owner',
   'metadata', 'reentrant', 'resume'];
+
+const asked = new Set<string>(); // the fields that have been warned of
 
 /** Milliseconds of a caller's duration. `field` names it in the error. */
 export function milliseconds(value: Duration, field: string): number {
@@ -36,6 +41,11 @@ export function milliseconds(value: Duration, field: string): number {
   if (typeof found !== 'number' || !(found >= 0 && found <= LONGEST)) {
     const text = typeof value === 'string' ? `'${value}'` : String(value);
     throw invalid(field, `is ${text}; it must be milliseconds, 0 or more, or a text such as '10s', '1.5m' or '500ms'`);
+  }
+  if (found !== 0 && found < SHORT && typeof value === 'number' && !asked.has(field)) {
+    asked.add(field);
+    process.emitWarning(`distlock: ${field} is ${found}, which is ${found} milliseconds: write '${found}ms' if that is `
+      + `meant, else '${found}s'`);
   }
   return found;
 }
@@ -69,6 +79,34 @@ export function text(value: unknown, field: string): string {
   return value;
 }
 
+/** user@host:pid, as distlockctl says it. */
+function processOwner(): string {
+  let user: string;
+  try {
+    user = userInfo().username;
+  } catch { // one without a name
+    user = `uid${process.geteuid?.() ?? ''}`;
+  }
+  return cutLabel(`${user}@${hostname()}:${process.pid}`);
+}
+
+let here: string | undefined;
+
+/** Holds of one reentrant lock are those of one owner: that must be named. */
+function ownerOf({owner = '', reentrant = false}: LockSettings): string {
+  if (owner !== '' || reentrant) return text(owner, 'owner');
+  here ??= processOwner();
+  return here;
+}
+
+/** A fencing token, as Held.token or a database's 64 bits have it. */
+export function tokenOf(token: unknown): number {
+  const found = typeof token === 'bigint' ? Number(token) : token;
+  if (typeof found === 'number' && Number.isSafeInteger(found) && found >= 0) return found;
+  const given = typeof token === 'string' ? `'${token}'` : String(token);
+  throw invalid('token', `is ${given}; it must be a whole number or a bigint, from 0 up to 2^53`);
+}
+
 function count(value: unknown, field: string): number {
   if (!Number.isInteger(value) || (value as number) < 0 || (value as number) >= 2 ** 31) {
     throw invalid(field, `is ${String(value)}; it must be a whole number, 0 or more`);
@@ -81,11 +119,11 @@ function oneOf<T extends string, V>(values: Record<T, V>, value: T, field: strin
   throw invalid(field, `is ${value}; it must be one of ${Object.keys(values).join(', ')}`);
 }
 
-/** Throws for an option that does not exist. */
-export function checkNames(options: object, also: readonly string[]): void {
+/** Throws for an option that does not exist. `also`: those beside the settings of locks. */
+export function checkNames(options: object, also: readonly string[], settings: readonly string[] = SETTINGS): void {
   for (const name of Object.keys(options)) {
-    if (!SETTINGS.includes(name) && !also.includes(name)) {
-      throw new TypeError(`there is no option ${name}; the options are ${[...also, ...SETTINGS].join(', ')}`);
+    if (!settings.includes(name) && !also.includes(name)) {
+      throw new TypeError(`there is no option ${name}; the options are ${[...also, ...settings].join(', ')}`);
     }
   }
 }
@@ -110,7 +148,7 @@ export function specOf(lock: LockRequest): wire.LockSpec {
     limit: mode === 'PERMIT' || lock.limit !== undefined ? count(lock.limit, 'limit') : 0,
     ttl: duration('ttl'),
     policy: lock.policy === undefined ? wire.QueuePolicy.UNSPECIFIED : oneOf(POLICIES, lock.policy, 'policy'),
-    owner: text(lock.owner ?? '', 'owner'),
+    owner: ownerOf(lock),
     metadata: metadataOf(lock),
     maxHold: duration('maxHold'),
     lockDelay: duration('lockDelay'),
@@ -172,7 +210,7 @@ export function outcomeOf(outcome: number): Outcome {
 }
 
 export function refusalOf(refusal: wire.Refusal): Refusal {
-  return {
+  return worded({
     reason: nameOf(wire.RefusalReason, refusal.reason),
     message: refusal.message,
     retryAfter: refusal.retryAfter === undefined ? undefined : fromWire(refusal.retryAfter),
@@ -181,5 +219,5 @@ export function refusalOf(refusal: wire.Refusal): Refusal {
     queueLength: refusal.queueLength,
     fieldProblems: refusal.fieldProblems,
     block: blockOf(refusal.block),
-  };
+  });
 }

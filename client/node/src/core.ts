@@ -2,8 +2,8 @@
 //
 // The core that all objects of a program share: the client, its locks, its watches. When the last of them is dropped,
 // the core gives all back and closes the connection: the engine, which timers and sockets keep, knows none of them.
-import {Addresses} from './addresses.js';
-import {Connection} from './channel.js';
+import type {Addresses} from './addresses.js';
+import type {Connection} from './channel.js';
 import {Engine, type EngineSettings} from './engine.js';
 import {type DistlockError, errorOf, type Refusal} from './errors.js';
 import type {Answer} from './lease.js';
@@ -18,7 +18,7 @@ class Calls {
 
   get(): Connection {
     this.address ||= this.addresses.present;
-    this.connection ??= new Connection(this.address);
+    this.connection ??= this.addresses.open(this.address);
     return this.connection;
   }
 
@@ -47,16 +47,18 @@ const dropped = new FinalizationRegistry<{engine: Engine; calls: Calls}>(({engin
 });
 
 export class Core {
-  readonly addresses: Addresses;
   readonly engine: Engine;
   private readonly calls: Calls;
 
-  constructor(settings: EngineSettings) {
-    this.addresses = new Addresses(settings.address);
-    const calls = new Calls(this.addresses);
+  constructor(settings: EngineSettings, readonly addresses: Addresses) {
+    const calls = new Calls(addresses);
     this.calls = calls;
-    this.engine = new Engine(settings, this.addresses, address => { calls.address = address; });
+    this.engine = new Engine(settings, addresses, address => { calls.address = address; });
     dropped.register(this, {engine: this.engine, calls});
+  }
+
+  now(): number {
+    return this.addresses.clock.now();
   }
 
   /** Throws what the table refuses. */
@@ -95,5 +97,6 @@ export class Core {
     const closed = this.engine.close();
     this.calls.close();
     await closed;
+    for (const tell of this.engine.onDrained) tell();
   }
 }

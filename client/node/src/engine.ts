@@ -9,9 +9,8 @@
 // 4. Nothing here knows the program's objects: they may be dropped (core.ts).
 import {status as grpcStatus, type StatusObject} from '@grpc/grpc-js';
 import type {Addresses} from './addresses.js';
-import {bearerNow} from './bearer.js';
-import {Connection, type SessionCall} from './channel.js';
-import {clock, NEVER, SECOND} from './clock.js';
+import type {Connection, SessionCall} from './channel.js';
+import {NEVER, SECOND} from './clock.js';
 import {guarded, type Refusal} from './errors.js';
 import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
 import {type Lease, type Link, Phase} from './lease.js';
@@ -37,14 +36,13 @@ interface Stream {
   looking: boolean; // whether the token has changed
 }
 
-export interface EngineSettings extends Pick<TableSettings, 'address' | 'label' | 'unreachableAfter'> {
-  /** The broker goes down, and not all locks can follow to another one. Milliseconds that are left. */
-  onDraining: ((timeLeft: number) => void) | undefined;
+export interface EngineSettings extends Omit<TableSettings, 'brokers' | 'connectTimeout'> {
   onSession: ((what: 'opened' | 'ended', address: string) => void) | undefined;
 }
 
 export class Engine {
   readonly table: LockTable;
+  readonly onDrained = new Set<() => void>(); // told whenever nothing is held, waited for, or on its way back
   private readonly streams = new Set<Stream>(); // those whose end the table has not heard of
   private former: Link | undefined; // of the table, at the last turn
   private reconnectAt = 0;
@@ -53,7 +51,7 @@ export class Engine {
   private armed = NEVER;
   private keeps = true;
   private flushing = false;
-  private jumped = clock.jumped;
+  private jumped = 0; // by how much the clock has, as waits know it
 
   /** Of the handles of locks. Runs between two turns of the event loop, never inside a call. */
   readonly handles = new FinalizationRegistry<Lease>(lease => { this.onDropped(lease); });
@@ -100,15 +98,14 @@ export class Engine {
       clearTimeout(patience);
       stream.call.cancel();
     }));
-    clearTimeout(this.timer);
+    this.addresses.clock.cancel(this.timer);
   }
 
   private now(): number {
+    const {clock} = this.addresses;
     const now = clock.now();
-    if (clock.jumped !== this.jumped) {
-      this.table.prolongWaits(clock.jumped - this.jumped, now);
-      this.jumped = clock.jumped;
-    }
+    if (clock.jumped !== this.jumped) this.table.prolongWaits(clock.jumped - this.jumped, now);
+    this.jumped = clock.jumped;
     return now;
   }
 
@@ -136,7 +133,7 @@ export class Engine {
     const {table} = this;
     const now = this.now();
     for (const stream of this.streams) {
-      if (!table.lapsed(stream.link, now)) continue;
+      if (!stream.link.session.lapsed(now)) continue; // the broker has not been heard for too long
       const why = stream.link.opened ? 'the broker was not heard for the whole validity'
         : 'no answer to Open within the connect timeout';
       this.breakStream(stream, 'LAPSED', why, undefined);
@@ -149,10 +146,8 @@ export class Engine {
     this.former = table.former;
     if (now >= this.reconnectAt && this.wanted) this.open(now);
     for (const stream of this.streams) this.flush(stream);
-    const {drainingFor} = table;
-    table.drainingFor = undefined;
-    if (drainingFor !== undefined) guarded('onDraining', () => this.settings.onDraining?.(drainingFor));
     this.runEffects();
+    if (table.drained) for (const tell of this.onDrained) tell();
     this.arm(now);
   }
 
@@ -165,10 +160,10 @@ export class Engine {
   private arm(now: number): void {
     const due = Math.min(this.table.due, this.wanted ? this.reconnectAt : NEVER);
     if (due !== this.armed && !(this.armed < due && this.armed > now)) {
-      clearTimeout(this.timer);
+      this.addresses.clock.cancel(this.timer);
       this.armed = due;
       const delay = Math.min(Math.max(Math.ceil(due - now), 1), LONGEST_TIMER); // they come up to 1 ms early
-      this.timer = due === NEVER || this.table.closed ? undefined : setTimeout(() => {
+      this.timer = due === NEVER || this.table.closed ? undefined : this.addresses.clock.timer(() => {
         this.armed = NEVER;
         this.proceed();
       }, delay);
@@ -183,7 +178,7 @@ export class Engine {
   }
 
   private open(now: number): void {
-    const connection = new Connection(this.addresses.present);
+    const connection = this.addresses.open(this.addresses.present);
     const sockets = new Sockets(this.keeps);
     const call = connection.session(sockets);
     const {link} = this.table;
@@ -215,7 +210,7 @@ export class Engine {
     if (stream.looking) return;
     stream.looking = true;
     const {connection, link} = stream;
-    const authorization = await bearerNow(connection.address);
+    const authorization = await connection.bearerNow();
     stream.looking = false;
     if (authorization === undefined || authorization === link.shown || !this.streams.has(stream)) return;
     this.turn(table => { table.authenticate(link, authorization); });
@@ -240,7 +235,7 @@ export class Engine {
   }
 
   private onStreamEnd(stream: Stream, status: StatusObject): void {
-    const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status);
+    const failure = status.code === grpcStatus.OK ? undefined : refusalOfStatus(status, stream.connection.address);
     const why = `the stream to the broker ended${failure === undefined ? '' : `: ${failure.message}`}`;
     this.breakStream(stream, failure?.reason === 'LEASE_LOST' ? 'LAPSED' : 'DISCONNECTED', why, failure);
     stream.connection.close();

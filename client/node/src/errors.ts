@@ -121,6 +121,9 @@ export function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
 }
 
+/** Reasons that no further attempt can change. */
+export const PERMANENT = ['INVALID_ARGUMENT', 'NOT_SUPPORTED', 'UNAUTHENTICATED', 'PERMISSION_DENIED', 'FOREIGN_KEY'];
+
 const KINDS: Record<string, typeof RefusedError> = {
   LOCK_HELD: BusyError,
   WAIT_TIMEOUT: BusyError,

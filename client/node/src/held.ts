@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Locks that are held.
-import {clock} from './clock.js';
 import {text} from './convert.js';
 import type {Core} from './core.js';
 import {guarded, LockLostError} from './errors.js';
@@ -81,7 +80,7 @@ export class Held implements AsyncDisposable {
 
   /** Milliseconds until the present deadline, 0 when the lock is not held. Renewals move the deadline. */
   get validFor(): number {
-    return this.core.engine.holds(this.lease) ? Math.max(this.lease.deadline - clock.now(), 0) : 0;
+    return this.core.engine.holds(this.lease) ? Math.max(this.lease.deadline - this.core.now(), 0) : 0;
   }
 
   /**
@@ -96,7 +95,7 @@ export class Held implements AsyncDisposable {
 
   /** Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline. */
   get atRisk(): boolean {
-    return this.core.engine.holds(this.lease) && this.core.engine.table.atRisk(this.lease, clock.now());
+    return this.core.engine.holds(this.lease) && this.core.engine.table.atRisk(this.lease, this.core.now());
   }
 
   /** How the lock ended: a cause of LockLostError, GIVEN_BACK after a release, '' while it is held. */

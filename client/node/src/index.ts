@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-/// <reference lib="esnext.disposable" preserve="true" />
-
 /**
  * Locks from a distlock broker.
  *
@@ -12,10 +10,11 @@
  *
  * @packageDocumentation
  */
-export {Client, connect, type ConnectOptions, type Place, type Routine} from './client.js';
+export {Client, type ClientOptions, connect, type ConnectOptions, type Place, type Routine} from './client.js';
+export {DetachedLease} from './detached.js';
 export {AbortError, BusyError, ClientClosedError, DistlockError, type FieldProblem, InvalidRequestError, LockLostError,
   type Refusal, RefusedError, UnavailableError} from './errors.js';
 export {Held, HeldAll} from './held.js';
-export {DetachedLease} from './operations.js';
-export type {Block, Duration, Holder, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer,
-  OnDisconnect, Outcome, PermitOptions, Policy, Queued, Waiter} from './types.js';
+export type {HeldLock, Locks} from './locks.js';
+export type {AccessOptions, Block, Duration, Holder, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode,
+  Observer, OnDisconnect, Outcome, PermitOptions, Policy, Queued, Stats, Tls, Waiter} from './types.js';

@@ -3,7 +3,7 @@
 // The lock table: what the program asks of it, the timer, and the events of sessions. See table_base.ts.
 import {NEVER, SECOND} from './clock.js';
 import {cutLabel, fromWire, lostReasonOf, outcomeOf, refusalOf} from './convert.js';
-import type {Refusal} from './errors.js';
+import {PERMANENT, type Refusal} from './errors.js';
 import {type Grant, type LockSpec, LostReason, type Refusal as WireRefusal} from './generated/distlock/v1/lock_pb.js';
 import type {AcquireQueued, HeartbeatAck, LeaseLost, SessionEvent, SessionOpened,
 } from './generated/distlock/v1/lock_service_pb.js';
@@ -12,7 +12,6 @@ import {MovingTable} from './moves.js';
 import {LEAST_PAUSE, OVER} from './table_base.js';
 
 const DEFAULT_VALIDITY = 3 * SECOND;
-export const PERMANENT = ['INVALID_ARGUMENT', 'NOT_SUPPORTED', 'UNAUTHENTICATED', 'PERMISSION_DENIED', 'FOREIGN_KEY'];
 
 /** Each request is answered once, and so is each release, downgrade and change that has a callback. */
 export class LockTable extends MovingTable {
@@ -114,11 +113,6 @@ export class LockTable extends MovingTable {
     link.send(link.proof, {$case: 'authenticate', authenticate: {authorization}});
   }
 
-  /** The broker has not been heard for too long: the stream must be ended. */
-  lapsed(link: Link, now: number): boolean {
-    return link.streaming && link.session.lapsed(now);
-  }
-
   /** The next message for this link's stream, or undefined. */
   pack(link: Link, now: number): Buffer | undefined {
     if (link === this.former && !link.leaving) this.leaveWhenEmpty(link);
@@ -133,6 +127,11 @@ export class LockTable extends MovingTable {
   /** Whether nothing is held, waited for, or to be answered by a broker that is there. */
   get idle(): boolean {
     return this.live.size === 0 && this.asked.size === 0 && this.links.every(link => link.empty);
+  }
+
+  /** Whether nothing is held, waited for, or on its way back. */
+  get drained(): boolean {
+    return this.live.size === 0 && this.asked.size === 0 && this.leftovers.length === 0;
   }
 
   /** The clock has jumped ahead, which ends belief. Waits are not to end by it; some may have begun behind the jump. */

@@ -3,26 +3,22 @@
 // Leases that move to another session: "Moving a lease" in proto/distlock/v1/session.md.
 import {NEVER, SECOND} from './clock.js';
 import {fromWire} from './convert.js';
-import type {Refusal} from './errors.js';
+import {PERMANENT, type Refusal} from './errors.js';
 import {type Grant, LockMode, OnDisconnect} from './generated/distlock/v1/lock_pb.js';
 import {type Command, type Lease, Link, Phase, Return} from './lease.js';
 import {newKey, type Reply, TableBase} from './table_base.js';
 
 const RETRY_PAUSE = SECOND / 10;
 const LONGEST_RETRY_PAUSE = SECOND / 2;
-const NOT_REPEATED = ['NOT_SUPPORTED', 'INVALID_ARGUMENT', 'FOREIGN_KEY', 'UNAUTHENTICATED', 'PERMISSION_DENIED'];
 
 const pauseOf = ({retryAfter = 0}: Refusal): number => (
   Math.min(Math.max(retryAfter, RETRY_PAUSE), LONGEST_RETRY_PAUSE));
 
 export abstract class MovingTable extends TableBase {
-  /** Set when the broker goes down and something cannot follow: in milliseconds. */
-  drainingFor: number | undefined;
-
   onDraining(link: Link, timeLeft: number, now: number): void {
     link.draining = true;
     link.drainedAt = now + timeLeft;
-    if (this.settings.brokers === 1 || !link.adopts) this.drainingFor = timeLeft;
+    if (this.settings.brokers === 1 || !link.adopts) this.tell(this.settings.onDraining, timeLeft);
     this.moveOn(now);
   }
 
@@ -62,7 +58,11 @@ export abstract class MovingTable extends TableBase {
       if (link.adopts) this.move(this.holdsOf(lease), link, now);
       else this.stay(lease, now);
     }
-    for (const back of ready && link.adopts ? this.leftovers.splice(0) : []) {
+    for (const back of ready ? this.leftovers.splice(0) : []) {
+      if (!link.adopts) {
+        this.sendRelease(link, 0, back, back.lease.leaseId);
+        continue;
+      }
       const adopt = this.adopt(back.lease, back.key, 1);
       const id = this.ask(link, adopt, (reply, at) => { this.onLeftover(back, reply, at); });
       this.sendRelease(link, id, back);
@@ -71,8 +71,7 @@ export abstract class MovingTable extends TableBase {
   }
 
   private mayMove(lease: Lease): boolean {
-    if (lease.stays || lease.to !== undefined) return false;
-    if (lease.link?.adopts === false) return false;
+    if (lease.stays || lease.to !== undefined || lease.link?.adopts === false) return false;
     // The adoption must name the mode, which is known when the downgrade is answered.
     return !this.holdsOf(lease).some(hold => hold.downgrading > 0);
   }
@@ -135,7 +134,7 @@ export abstract class MovingTable extends TableBase {
   }
 
   onNotAdopted(link: Link, {moveKey}: Lease, refusal: Refusal, now: number): void {
-    const final = NOT_REPEATED.includes(refusal.reason);
+    const final = PERMANENT.includes(refusal.reason);
     for (const hold of [...this.moves.values()].filter(one => one.moveKey === moveKey)) { // it is that of all holds
       this.unaskMove(hold);
       if (refusal.reason === 'NOT_HOLDER') {
@@ -147,6 +146,7 @@ export abstract class MovingTable extends TableBase {
       } else if (final && hold.change !== undefined) {
         hold.moveKey = '';
         this.tellChange(hold, refusal);
+        this.moveAt(now); // without the change it may do
       } else if (final) {
         this.stay(hold, now);
       } else {
@@ -160,7 +160,7 @@ export abstract class MovingTable extends TableBase {
 
   /** When a lease that nobody believes in could not be adopted, its release, which follows, finds nothing. */
   private onLeftover(back: Return, reply: Reply, now: number): void {
-    if (typeof reply !== 'object' || [...NOT_REPEATED, 'NOT_HOLDER', 'UNREACHABLE'].includes(reply.reason)) return;
+    if (typeof reply !== 'object' || [...PERMANENT, 'NOT_HOLDER', 'UNREACHABLE'].includes(reply.reason)) return;
     this.leaveOver(back);
     this.movesAt = now + pauseOf(reply);
   }
@@ -171,7 +171,7 @@ export abstract class MovingTable extends TableBase {
     lease.moveKey = '';
     this.sendDowngrades(lease);
     if (lease.link !== undefined && lease.link.drainedAt !== NEVER) {
-      this.drainingFor = Math.max(lease.link.drainedAt - now, 0);
+      this.tell(this.settings.onDraining, Math.max(lease.link.drainedAt - now, 0));
       lease.link.drainedAt = NEVER;
     }
   }

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that are no session: looking at locks, detached leases.
-import {randomBytes} from 'node:crypto';
+// Calls that are no session.
 import type {ServiceError} from '@grpc/grpc-js';
 import type {Codec} from './channel.js';
-import {clock} from './clock.js';
-import {fromWire, lockInfoOf, outcomeOf, toWire} from './convert.js';
+import {lockInfoOf} from './convert.js';
 import type {Core} from './core.js';
-import {AbortError, errorOf, isAborted, LockLostError, RefusedError} from './errors.js';
-import type {Grant, LockSpec} from './generated/distlock/v1/lock_pb.js';
-import {AcquireRequest, AcquireResponse, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
-} from './generated/distlock/v1/lock_service_pb.js';
+import {AbortError, errorOf, isAborted} from './errors.js';
 import {CheckTokenRequest, CheckTokenResponse, GetLockRequest, GetLockResponse, ListLocksRequest, ListLocksResponse,
 } from './generated/distlock/v1/look_pb.js';
 import {refusalOfStatus} from './status.js';
-import type {LockInfo, Outcome} from './types.js';
+import type {LockInfo} from './types.js';
 
-const PATIENCE = 5000; // of a call that does not wait for a lock
-const REPEATS = 3;
-const LEAST_WAIT = 1; // 0 would turn a bounded wait into one try
+export const PATIENCE = 5000; // of a call that does not wait for a lock
 const LOCKS_A_PAGE = 1000;
 
 /**
  * One unary call: once at each broker, and once more, for a connection that was broken unnoticed. `request` is made
  * anew at each attempt; timeout: milliseconds.
  */
-async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Codec<A>, request: () => Q,
+export async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Codec<A>, request: () => Q,
   timeout = PATIENCE, signal?: AbortSignal): Promise<A> {
   for (let left = core.addresses.all.length; ; --left) {
     if (isAborted(signal)) throw new AbortError(signal);
@@ -35,7 +28,7 @@ async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Cod
     } catch (error) {
       if (isAborted(signal)) throw new AbortError(signal);
       if (core.isClosing()) throw core.closedError();
-      const refusal = refusalOfStatus(error as ServiceError);
+      const refusal = refusalOfStatus(error as ServiceError, connection.address);
       if ((refusal.reason !== 'UNREACHABLE' && refusal.reason !== 'DRAINING') || left === 0) throw errorOf(refusal);
       core.nextLookup(connection);
     }
@@ -62,125 +55,4 @@ export async function* list(core: Core, namespace: string, keyPrefix: string,
 export async function checkToken(core: Core, namespace: string, key: string, fencingToken: number): Promise<boolean> {
   const request = {namespace, key, fencingToken};
   return (await call(core, 'CheckToken', CheckTokenRequest, CheckTokenResponse, () => request)).newest;
-}
-
-/**
- * A lease without a stream: this program renews it, at any broker of the store, before `validFor` is over. Its leaseId
- * may be handed to another process, which takes it up with Client.detached.
- */
-export class DetachedLease {
-  private cause = '';
-  private gaveBack = false;
-
-  /** @internal `deadline` 0: handed over by another process, to be renewed before use. */
-  constructor(
-    private readonly core: Core,
-    readonly key: string,
-    /** Secret: whoever knows it can renew and release the lease. */
-    readonly leaseId: string,
-    readonly holderId = '',
-    /** See Held.token; 0 when the lease was handed over by another process. */
-    readonly token = 0,
-    private deadline = 0,
-  ) {}
-
-  /** Whether it may be believed in, by the clock, at this moment. */
-  get isHeld(): boolean {
-    if (this.cause === '' && !this.unsure && clock.now() >= this.deadline) this.cause = 'LAPSED';
-    return this.cause === '' && !this.unsure;
-  }
-
-  /** Milliseconds until the present deadline; 0 when it is not held. */
-  get validFor(): number {
-    return this.isHeld ? Math.max(this.deadline - clock.now(), 0) : 0;
-  }
-
-  private get unsure(): boolean {
-    return this.deadline === 0;
-  }
-
-  /** @throws LockLostError unless it is held at this moment */
-  check(): void {
-    if (this.isHeld) return;
-    throw new LockLostError(this.key, this.cause || 'UNKNOWN', this.unsure ? 'renew it before use' : '');
-  }
-
-  /**
-   * Extends the lease to its full ttl; milliseconds until the new deadline.
-   *
-   * @throws LockLostError, UnavailableError and other RefusedErrors
-   */
-  async renew(): Promise<number> {
-    if (this.cause === '' && !this.unsure && !this.isHeld) this.cause = 'LAPSED';
-    if (this.cause !== '') throw await this.lapsed('its deadline has passed, which is final');
-    let sent = 0;
-    const request = (): RenewRequest => {
-      sent = clock.now();
-      return {leaseId: this.leaseId};
-    };
-    let response: RenewResponse;
-    try {
-      response = await call(this.core, 'Renew', RenewRequest, RenewResponse, request);
-    } catch (error) {
-      if (!(error instanceof RefusedError) || error.reason !== 'NOT_HOLDER') throw error;
-      this.cause = 'TAKEN';
-      throw new LockLostError(this.key, 'TAKEN', error.message);
-    }
-    if (!this.unsure && !this.isHeld) throw await this.lapsed('the answer to the renewal came after the deadline');
-    this.deadline = sent + fromWire(response.validFor);
-    return this.validFor;
-  }
-
-  /** Gives back what lapsed, once, so that the lock need not wait for its ttl. Without an answer that ends it. */
-  private async lapsed(why: string): Promise<LockLostError> {
-    if (this.cause === 'LAPSED' && !this.gaveBack) await this.giveBack().catch(() => undefined);
-    return new LockLostError(this.key, this.cause, why);
-  }
-
-  /**
-   * Gives the lock back.
-   *
-   * @throws UnavailableError: then the ttl ends it
-   */
-  async release(): Promise<Outcome> {
-    if (this.cause === '') this.cause = 'GIVEN_BACK';
-    return this.giveBack();
-  }
-
-  private async giveBack(): Promise<Outcome> {
-    this.gaveBack = true;
-    const request = {leaseId: this.leaseId};
-    return outcomeOf((await call(this.core, 'Release', ReleaseRequest, ReleaseResponse, () => request)).outcome);
-  }
-}
-
-/** Repeats the request under its request_id when no broker answers: it finds the grant whose answer was lost. */
-export async function acquireDetached(core: Core, spec: LockSpec, wait: number | undefined,
-  signal: AbortSignal | undefined): Promise<DetachedLease> {
-  const requestId = randomBytes(16).toString('hex');
-  const until = clock.now() + (wait ?? 0);
-  let sent = 0;
-  const request = (): AcquireRequest => {
-    sent = clock.now();
-    if (wait !== undefined) spec.maxWait = toWire(wait === 0 ? 0 : Math.max(until - sent, LEAST_WAIT));
-    return {locks: [spec], requestId};
-  };
-  const timeout = wait === undefined ? Infinity : wait + PATIENCE;
-  for (let left = REPEATS; ; --left) {
-    try {
-      const {grants} = await call(core, 'Acquire', AcquireRequest, AcquireResponse, request, timeout, signal);
-      return await detachedOf(core, grants[0] as Grant, sent);
-    } catch (error) {
-      if (!(error instanceof RefusedError) || error.reason !== 'UNREACHABLE' || left === 0) throw error;
-    }
-  }
-}
-
-async function detachedOf(core: Core, grant: Grant, sent: number): Promise<DetachedLease> {
-  const deadline = sent + fromWire(grant.waited) + fromWire(grant.validFor);
-  const late = clock.now() >= deadline; // after a wait of hundreds of ttls
-  const lease = new DetachedLease(core, grant.key, grant.leaseId, grant.holderId, grant.fencingToken,
-    late ? 0 : deadline);
-  if (late) await lease.renew();
-  return lease;
 }

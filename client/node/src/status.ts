@@ -7,6 +7,7 @@ import type {Refusal} from './errors.js';
 import {BadRequest, ErrorInfo, ResourceInfo, RetryInfo} from './generated/google/rpc/error_details_pb.js';
 import {Status} from './generated/google/rpc/status_pb.js';
 import type {Holder} from './types.js';
+import {connectionProblem, worded} from './words.js';
 
 const DETAILS = 'grpc-status-details-bin';
 const BY_CODE: Record<number, string> = {
@@ -49,19 +50,20 @@ function firstHolder(info: ErrorInfo, owner: string): Holder[] {
     acquireTime: undefined, timeLeft: 0, ttl: 0, brokerId: ''}];
 }
 
-export function refusalOfStatus({code, details, metadata}: EndOfCall): Refusal {
+/** address: that of the broker. */
+export function refusalOfStatus({code, details, metadata}: EndOfCall, address = ''): Refusal {
   const sent = detailsOf(metadata);
   const nothing = new Uint8Array();
   const info = ErrorInfo.decode(sent.get('ErrorInfo') ?? nothing);
   const {owner} = ResourceInfo.decode(sent.get('ResourceInfo') ?? nothing);
   const {retryDelay} = RetryInfo.decode(sent.get('RetryInfo') ?? nothing);
   const {fieldViolations} = BadRequest.decode(sent.get('BadRequest') ?? nothing);
-  return {
+  return worded({
     reason: info.reason !== '' ? info.reason : BY_CODE[code] ?? status[code] ?? `UNKNOWN_${code}`,
-    message: details,
+    message: connectionProblem(details, address),
     retryAfter: retryDelay === undefined ? undefined : fromWire(retryDelay),
     holders: firstHolder(info, owner),
     queueLength: Number(info.metadata['queue_length'] ?? 0),
     fieldProblems: fieldViolations.map(({field, description}) => ({field, description})),
-  };
+  });
 }

@@ -32,6 +32,8 @@ export interface TableSettings {
   label: string;
   unreachableAfter: number | undefined; // milliseconds; undefined: by the wait
   connectTimeout: number;
+  /** The broker goes down, and not all locks can follow to another one. Milliseconds that are left. */
+  onDraining: ((timeLeft: number) => void) | undefined;
 }
 
 export class TableBase {
@@ -188,10 +190,10 @@ export class TableBase {
     return lease.spec.reentrant ? this.held().filter(other => lease.same(other)) : [lease];
   }
 
-  sendRelease(link: Link, acquireId: number, back: Return): void {
+  sendRelease(link: Link, acquireId: number, back: Return, leaseId = ''): void {
     back.missing += 1;
-    this.ask(link, {$case: 'release', release: {acquireId, leaseId: '', lapsed: back.lapsed}},
-      reply => { this.returned(back, reply); });
+    const release = {acquireId, leaseId, lapsed: back.lapsed};
+    this.ask(link, {$case: 'release', release}, reply => { this.returned(back, reply); });
   }
 
   private returned(back: Return, reply: Reply): void {
@@ -216,7 +218,10 @@ export class TableBase {
   /** Releases the lease at every session that may have it. Does not end it. `gone`: its own has it no more. */
   giveBack(lease: Lease, lapsed: boolean, tell?: TellOutcome, gone = false): void {
     const back = new Return(lease, lapsed, tell);
-    if (lease.link !== undefined && !gone) this.sendRelease(lease.link, lease.id, back);
+    if (lease.link !== undefined && !gone) { // by its secret where that session may have another id for it
+      if (lease.to === lease.link) this.sendRelease(lease.link, 0, back, lease.leaseId);
+      else this.sendRelease(lease.link, lease.id, back);
+    }
     if (lease.to !== undefined) {
       this.sendRelease(lease.to, lease.toId, back);
       this.unaskMove(lease);

@@ -37,6 +37,30 @@ export type OnDisconnect = 'SAFE' | 'RELEASE' | 'EXPIRE';
  */
 export type Outcome = 'RELEASED' | 'STILL_HELD' | 'ALREADY_GONE' | 'UNKNOWN';
 
+/** Paths of PEM files, which are read again at each connect. */
+export interface Tls {
+  /** The authorities that the broker's certificate may come from. Default: the system's. */
+  ca?: string;
+  /** The client's own certificate. */
+  cert?: string;
+  /** Its key. */
+  key?: string;
+  /** The name that the broker's certificate must have, if it is not the host of the address. */
+  serverName?: string;
+}
+
+/** What `connect` takes of it. */
+export interface AccessOptions {
+  /** For brokers at tls://host:port. Default: as the variables DISTLOCK_TLS_CA, _CERT, _KEY and _SERVER_NAME say. */
+  tls?: Tls;
+  /** The bearer token itself. Like that of a file, it leaves this machine by TLS only. */
+  token?: string;
+  /** The file of the bearer token, which is read again for each use. Default: DISTLOCK_TOKEN_FILE. */
+  tokenFile?: string;
+  /** gRPC's, in the place of those of this package: {'grpc.primary_user_agent': 'reports'}. */
+  channelOptions?: Readonly<Record<string, string | number>>;
+}
+
 /** How a lock is asked for. Bounds are the defaults of the broker. */
 export interface LockSettings {
   /** 0 to 64 bytes; '' is "default". */
@@ -56,7 +80,7 @@ export interface LockSettings {
   policy?: Policy;
   /** Default SAFE. */
   onDisconnect?: OnDisconnect;
-  /** Label shown to others, up to 256 bytes. */
+  /** Label shown to others, up to 256 bytes. Default: user@host:pid of this process, but of a reentrant lock none. */
   owner?: string;
   /** Shown to others, up to 1 KiB. */
   metadata?: Readonly<Record<string, string>>;
@@ -71,7 +95,10 @@ export interface LockSettings {
 
 /** What all calls that take a lock understand. */
 export interface LockOptions extends LockSettings {
-  /** How long to wait. Undefined: until granted; 0: one try; at most 24 h. */
+  /**
+   * How long to wait. Undefined: until granted; 0: one try; at most 24 h. Without a broker, see
+   * ConnectOptions.unreachableAfter.
+   */
   wait?: Duration | undefined;
   /** Ends the wait with an AbortError. It has no effect on a lock that is held. */
   signal?: AbortSignal | undefined;
@@ -153,6 +180,18 @@ export interface Queued {
   position: number;
   holders: Holder[];
   block: Block | undefined;
+}
+
+/** What a client has at one moment. */
+export interface Stats {
+  /** Locks that it holds. */
+  held: number;
+  /** Those of them that it may soon lose. */
+  atRisk: number;
+  /** Locks that it has asked for. */
+  waiting: number;
+  /** Whether its session is open. */
+  connected: boolean;
 }
 
 /** Who leads an election, as others see it. */

@@ -6,10 +6,9 @@ import {onAbort} from './abort.js';
 import type {Codec} from './channel.js';
 import {lockInfoOf} from './convert.js';
 import type {Core} from './core.js';
-import {AbortError, errorOf, guarded, isAborted} from './errors.js';
+import {AbortError, errorOf, guarded, isAborted, PERMANENT} from './errors.js';
 import {WatchLockRequest, WatchLockResponse, WatchLocksRequest, WatchLocksResponse,
 } from './generated/distlock/v1/look_pb.js';
-import {PERMANENT} from './lock_table.js';
 import {refusalOfStatus} from './status.js';
 import type {LockInfo} from './types.js';
 
@@ -96,7 +95,7 @@ async function* states<Q, A>(core: Core, kind: Kind<Q, A>, signal: AbortSignal |
       }
     } catch (error) {
       if (isAborted(signal) || core.isClosing()) break;
-      const refusal = refusalOfStatus(error as ServiceError);
+      const refusal = refusalOfStatus(error as ServiceError, connection.address);
       if (kind.final.includes(refusal.reason)) throw errorOf(refusal);
       if (refusal.reason === 'UNREACHABLE' || refusal.reason === 'DRAINING') core.nextLookup(connection);
     } finally {

@@ -28,6 +28,7 @@ import {Client} from '../client.js';
 import {BusyError} from '../errors.js';
 import type {Held} from '../held.js';
 import type {LockOptions as Options} from '../types.js';
+import {waitOf} from './wait.js';
 
 const SHORTEST_TTL = 1000;
 const LONGEST_TTL = 3600_000;
@@ -120,10 +121,10 @@ export abstract class Lock {
     const {lockTimeout, acquireTimeout, acquireAttemptsLimit, retryInterval, refreshInterval} = {
       ...defaultTimeoutOptions, refreshInterval: undefined, ...this.options};
     const wait = Math.min(acquireTimeout, (acquireAttemptsLimit - 1) * retryInterval);
-    const life = refreshInterval === 0 ? {maxHold: lockTimeout}
+    const life = refreshInterval === 0 ? {maxHold: `${lockTimeout}ms`}
       : {ttl: Math.min(Math.max(lockTimeout, SHORTEST_TTL), LONGEST_TTL)};
     try {
-      this.held = await this.take({...life, wait, signal: abortSignal, owner: this.label});
+      this.held = await this.take({...life, wait: waitOf(wait), signal: abortSignal, owner: this.label});
     } catch (error) {
       if (error instanceof BusyError) return false;
       throw error;

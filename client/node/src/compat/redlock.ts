@@ -12,9 +12,10 @@
  * `release`, `using`, `lock.release`) and the names of version 4 (`lock`, `unlock`, `lock.unlock`), with promises.
  * What differs:
  *
- * - The broker renews locks. `duration` no longer is the time after which a lock is lost when nobody extends it: it
- *   becomes `maxHold`, the most that one acquire may last. `using` extended by itself, so that there it has no effect.
- * - `extend` goes: it throws. Leave `duration` away (0 or undefined) for a lock that lasts until it is released.
+ * - The broker renews locks. A lock is lost at once when this process or its connection is; a lock with a `duration` is
+ *   given back when that has passed and nobody has extended it. Leave `duration` away (0 or undefined) for a lock that
+ *   lasts until it is released. `using` extended by itself, so that there it has no effect.
+ * - `extend` returns the same lock, with a new `expiration`.
  * - Waiters are served in their order, for `retryCount` times `retryDelay` at most; retryCount -1: without end.
  *   driftFactor, retryJitter and automaticExtensionThreshold have no effect.
  * - Nothing is emitted as an 'error' event. A failed acquire throws an ExecutionError with distlock's error as `cause`.
@@ -28,6 +29,7 @@
 import {EventEmitter} from 'node:events';
 import {Client} from '../client.js';
 import type {HeldAll} from '../held.js';
+import {waitOf} from './wait.js';
 
 /** Times in milliseconds. */
 export interface Settings {
@@ -41,6 +43,14 @@ export interface Settings {
 /** `attempts` is always empty: the broker does them. */
 export interface ExecutionResult {
   attempts: readonly never[];
+}
+
+/** How one attempt went, for the types of programs. */
+export interface ExecutionStats {
+  readonly membershipSize: number;
+  readonly quorumSize: number;
+  readonly votesFor: Set<Client>;
+  readonly votesAgainst: Map<Client, Error>;
 }
 
 export type RedlockAbortSignal = AbortSignal & {error?: Error};
@@ -65,15 +75,49 @@ export class ResourceLockedError extends Error {
 /** The name of version 4. */
 export {ExecutionError as LockError};
 
+const LONGEST_TIMER = 2 ** 31 - 1;
+
 /** What `acquire` gives. */
 export class Lock {
   readonly attempts: readonly never[] = [];
   readonly value: string;
+  /** Milliseconds since 1970, when the lock is given back if nobody extends it; Infinity without a duration. */
+  expiration = Infinity;
+  private ended: AbortController | undefined; // a signal that nobody has taken keeps no lock
+  private until = Infinity; // by the clock that nobody sets
+  private timer: NodeJS.Timeout | undefined;
 
-  /** `expiration`: milliseconds since 1970, when maxHold ends the lock; Infinity without one. */
+  /** @internal */
   constructor(readonly redlock: Redlock, readonly resources: string[], private readonly held: HeldAll,
-    readonly expiration: number) {
+    duration: number) {
     this.value = String(held.tokens[0]);
+    if (duration > 0) this.prolong(duration);
+  }
+
+  private prolong(duration: number): void {
+    this.expiration = Date.now() + duration;
+    this.until = performance.now() + duration;
+    this.watch();
+  }
+
+  /** Ends the lock when its time is over. The lock keeps the process alive, so that its timer need not. */
+  private watch(): void {
+    clearTimeout(this.timer);
+    if (this.isOver()) return;
+    const left = Math.ceil(this.until - performance.now());
+    this.timer = setTimeout(() => { this.watch(); }, Math.min(left, LONGEST_TIMER)).unref();
+  }
+
+  /** Looks at the clock. Then the lock is given back, and lost for the program. */
+  private isOver(): boolean {
+    if (performance.now() < this.until) return false;
+    this.held.releaseSoon();
+    this.ended?.abort(this.lost());
+    return true;
+  }
+
+  private lost(): ExecutionError {
+    return new ExecutionError(`the lock on ${this.resources.join(', ')} was lost: nobody has extended it in time`);
   }
 
   /** The fencing tokens, in the order of `resources`. */
@@ -83,11 +127,22 @@ export class Lock {
 
   /** Aborted when the lock is lost. */
   get signal(): AbortSignal {
-    return this.held.signal;
+    if (this.ended === undefined) {
+      const ended = new AbortController();
+      const {signal} = this.held;
+      const follow = (): void => { ended.abort(signal.reason); };
+      this.ended = ended;
+      if (!this.isOver()) signal.addEventListener('abort', follow, {once: true});
+      if (signal.aborted) follow();
+    }
+    return this.ended.signal;
   }
 
   /** @throws ExecutionError when it was lost before */
   async release(): Promise<ExecutionResult> {
+    clearTimeout(this.timer);
+    if (this.isOver()) throw this.lost();
+    this.until = Infinity;
     const outcomes = await this.held.release();
     if (outcomes.includes('ALREADY_GONE')) {
       throw new ExecutionError(`the lock on ${this.resources.join(', ')} was lost before its release`);
@@ -99,10 +154,18 @@ export class Lock {
     return this.release();
   }
 
-  /** Throws: see the top of this file. */
-  async extend(_duration: number): Promise<Lock> {
-    return Promise.reject(new ExecutionError('distlock renews locks itself, and the duration is the most that one '
-      + 'acquire may last: leave extend() out, and the duration of acquire() as well when the lock may last longer'));
+  /**
+   * Has the lock last for so many milliseconds from now on.
+   *
+   * @throws ExecutionError when it is not held any more
+   */
+  async extend(duration: number): Promise<Lock> {
+    if (this.isOver() || !this.held.isHeld) {
+      const why = `cannot extend the lock on ${this.resources.join(', ')}: it is not held any more`;
+      return Promise.reject(new ExecutionError(why));
+    }
+    this.prolong(duration);
+    return Promise.resolve(this);
   }
 }
 
@@ -122,14 +185,13 @@ export class Redlock extends EventEmitter {
   /** @throws ExecutionError */
   async acquire(resources: string | string[], duration = 0, settings: Partial<Settings> = {}): Promise<Lock> {
     const keys = typeof resources === 'string' ? [resources] : resources;
-    const held = await this.take(keys, settings, duration);
-    return new Lock(this, keys, held, duration > 0 ? Date.now() + duration : Infinity);
+    return new Lock(this, keys, await this.take(keys, settings), duration);
   }
 
-  private async take(keys: string[], settings: Partial<Settings>, maxHold: number): Promise<HeldAll> {
+  private async take(keys: string[], settings: Partial<Settings>): Promise<HeldAll> {
     const {retryCount, retryDelay} = {...this.settings, ...settings};
     try {
-      return await this.client.all(keys, {maxHold, wait: retryCount < 0 ? undefined : retryCount * retryDelay});
+      return await this.client.all(keys, {wait: waitOf(retryCount < 0 ? Infinity : retryCount * retryDelay)});
     } catch (cause) {
       const why = cause instanceof Error ? cause.message : String(cause);
       throw new ExecutionError(`no lock on ${keys.join(', ')}: ${why}`, {cause});
@@ -159,10 +221,10 @@ export class Redlock extends EventEmitter {
     routine?: Routine<T>): Promise<T> {
     const [options, run] = typeof settings === 'function' ? [{}, settings] : [settings, routine];
     if (typeof run !== 'function') throw new TypeError('using() needs a function to run under the locks');
-    const held = await this.take(resources, options, 0);
+    const held = await this.take(resources, options);
     const {signal} = held;
     Object.defineProperty(signal, 'error', {get: () => signal.reason as unknown});
-    const lock = new Lock(this, resources, held, Infinity);
+    const lock = new Lock(this, resources, held, 0);
     try {
       return await run(signal);
     } finally {
