@@ -127,7 +127,7 @@ test('why no connection came about is said in words', () => {
   const at = '(2026-11-28T17:34:38.395Z)';
   assert.equal(said('Error: connect ECONNREFUSED 127.0.0.1:1', 'a:1'), 'connect ECONNREFUSED 127.0.0.1:1');
   for (const address of ['a:1', 'unix:///s', 'tls://a:1']) {
-    assert.match(said(`Failed to connect ${at}`, address), /^it hangs up .*--max-connections-per-peer\)$/);
+    assert.match(said(`Failed to connect ${at}`, address), /^it hangs up .*limit max-connections-per-peer\)$/);
   }
   assert.match(said(`read ECONNRESET ${at}`, 'a:1'), /wants TLS \(the address is tls:\/\/host:port then\)/);
   assert.match(said('Error: read ECONNRESET', 'tls://a:1'), /wants a client certificate .* or it speaks no TLS/);

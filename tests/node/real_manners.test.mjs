@@ -58,10 +58,10 @@ test('each client has its own certificates', async context => {
 });
 
 test('a client too many is told which limit', async context => {
-  const {broker, connect} = await one(context, '--max-connections-per-peer', '2');
+  const {broker, connect} = await one(context, '--limits', 'max-connections-per-peer=2');
   const held = [await connect(broker.url).lock('a'), await connect(broker.url).lock('b')];
   const many = await rejected(connect(broker.url).lock('c', {wait: 0}), UnavailableError);
-  assert.match(many.message, /--max-connections-per-peer/);
+  assert.match(many.message, /limit max-connections-per-peer/);
   assert.ok(held.every(one => one.isHeld));
 });
 

@@ -52,7 +52,7 @@ export function connectionProblem(said: string, address: string): string {
       + 'tls.serverName sets the name that it must have';
   }
   if (!HANGS_UP.test(why)) return why;
-  const full = 'or it serves as many connections of this host or user as it may (--max-connections-per-peer)';
+  const full = 'or it serves as many connections of this host or user as it may (limit max-connections-per-peer)';
   return secure ? 'it hangs up during the TLS handshake: it wants a client certificate of an authority that it trusts '
     + `(tls.cert and tls.key), or it speaks no TLS (the address is host:port then), ${full}`
     : address.startsWith('unix:') ? `it hangs up at once: it drains, ${full}`
