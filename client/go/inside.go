@@ -10,7 +10,8 @@ import (
 )
 
 func init() {
-	inside.Dial = func(open func(string) (channel.Conn, error), now func() time.Duration, options []any) (any, inside.Core) {
+	inside.Dial = func(open func(string) (channel.Conn, error), now func() time.Duration, options []any,
+	) (any, inside.Core) {
 		given := make([]DialOption, len(options))
 		for i, option := range options {
 			given[i] = option.(DialOption)

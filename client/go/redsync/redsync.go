@@ -11,8 +11,8 @@
 //
 // What differs:
 //
-//   - The broker renews the lock, so that a program that has died holds it no longer than a few seconds. WithExpiry is a
-//     time of this process: the mutex gives the lock back then, and Extend moves that, as often as you like. Without
+//   - The broker renews the lock, so that a program that has died holds it no longer than a few seconds. WithExpiry is
+//     a time of this process: the mutex gives the lock back then, and Extend moves that, as often as you like. Without
 //     WithExpiry the lock lasts until it is unlocked or its process ends, and there is nothing to extend.
 //   - Lock does not poll: it waits in line for as long as its tries would have taken, (tries - 1) times the delay; by
 //     default 31 times 150 ms. WithWait names another bound. With one try it does not queue.
