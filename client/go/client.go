@@ -69,8 +69,8 @@ func OnDraining(f func(timeLeft time.Duration)) DialOption {
 // WithTLS is for tls:// addresses of this client, instead of the files that DISTLOCK_TLS_CA and the like name.
 func WithTLS(config *tls.Config) DialOption { return func(s *settings) { s.access.TLS = config } }
 
-// WithToken shows this bearer token to brokers, instead of that in the file that DISTLOCK_TOKEN_FILE names. It goes over
-// TLS, unix sockets and loopback only.
+// WithToken shows this bearer token to brokers, instead of that in the file that DISTLOCK_TOKEN_FILE names. The
+// token goes over TLS, unix sockets and loopback only.
 func WithToken(token string) DialOption { return func(s *settings) { s.access.Token = token } }
 
 // WithTokenFile names the file of the bearer token, as DISTLOCK_TOKEN_FILE does. Each call and heartbeat reads it anew.
