@@ -68,16 +68,31 @@ void Gate::Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
 
+Gate::Book Gate::Present() {
+  std::lock_guard lock(mu_);
+  return book_;
+}
+
+// A signature is verified without mu_, which every other caller needs.
 std::variant<access::Caller, v1::Refusal> Gate::Prove(const access::PeerFacts& facts, AccessOutcome if_wrong) {
-  absl::StatusOr<access::Caller> caller;
-  {
+  const Book book = Present();
+  const int64_t now = now_s();
+  std::optional<access::Digest> shown;
+  if (book.jwt != nullptr && facts.authorization.size() == 1) shown = access::Sha256(facts.authorization.front());
+  access::Proofs proofs{.tokens = book.tokens.get(),
+                        .jwt = book.jwt.get(),
+                        .known = {},
+                        .trust_domains = book.policy == nullptr ? nullptr : &book.policy->trust_domains};
+  if (shown) {
     std::lock_guard lock(mu_);
-    caller = access::Identify(facts,
-                              {.tokens = book_.tokens.get(),
-                               .jwt = book_.jwt.get(),
-                               .cache = &jwt_cache_,
-                               .trust_domains = book_.policy == nullptr ? nullptr : &book_.policy->trust_domains},
-                              options_.unix_seconds());
+    if (book_.jwt == book.jwt) proofs.known = jwt_cache_.Find(*shown, now);
+  }
+  std::optional<access::JwtClaims> verified;
+  auto caller = access::Identify(facts, proofs, now, &verified);
+  if (verified) {
+    std::lock_guard lock(mu_);
+    // Keys that were replaced meanwhile prove nothing any more.
+    if (book_.jwt == book.jwt) jwt_cache_.Add(*shown, *verified, now);
   }
   if (caller.ok()) return *std::move(caller);
   const std::string problem(caller.status().message().data(), caller.status().message().size());

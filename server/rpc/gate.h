@@ -121,6 +121,7 @@ class Gate {
 
   // The caller whom the facts prove; a wrong proof is told with the outcome `if_wrong`.
   std::variant<access::Caller, v1::Refusal> Prove(const access::PeerFacts& facts, AccessOutcome if_wrong);
+  Book Present();
   Visitor VisitorOf(access::Caller caller);
   Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);
   void Resolve(Visitor& visitor);
