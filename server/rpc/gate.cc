@@ -116,8 +116,10 @@ std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) 
   return VisitorOf({.principals = {}, .name = kUnproven, .peer = facts.peer, .token = {}, .proof_until_s = 0});
 }
 
-std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts) {
+std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, access::PeerFacts facts) {
   if (!asks()) return Visitor();
+  // The certificate of a connection stays what it is, so what has ended of it counts for nothing beside a new proof.
+  if (!facts.authorization.empty() && facts.tls && now_s() >= facts.tls->not_after_s) facts.tls.reset();
   auto proven = Prove(facts, AccessOutcome::kDenied);
   auto* const caller = std::get_if<access::Caller>(&proven);
   if (caller == nullptr) return std::get<v1::Refusal>(std::move(proven));

@@ -82,9 +82,9 @@ class Gate {
 
   // The caller of a call that has just arrived; or UNAUTHENTICATED, when a proof is wrong.
   std::variant<Visitor, v1::Refusal> Arrive(const access::PeerFacts& facts);
-  // The same caller with another proof, as `facts` show it; also with allow_all UNAUTHENTICATED, when the proof is
-  // wrong, and PERMISSION_DENIED, when it is somebody else's.
-  std::variant<Visitor, v1::Refusal> ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts);
+  // The same caller with another proof, as `facts` show it, also beside a client certificate that has ended; also with
+  // allow_all UNAUTHENTICATED, when the proof is wrong, and PERMISSION_DENIED, when it is somebody else's.
+  std::variant<Visitor, v1::Refusal> ArriveAgain(const Visitor& visitor, access::PeerFacts facts);
   // How long the visitor may take new locks by its proof; nullopt: no end is known.
   std::optional<std::chrono::seconds> ProofLeft(const Visitor& visitor) const;
   // Somebody who has proven to be this; without quota. For CheckAccess.

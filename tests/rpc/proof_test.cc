@@ -3,8 +3,10 @@
 // What a caller may do on a stream when what proved its identity has ended.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "access/jwt_sign.h"
 #include "rpc/guarded.h"
@@ -127,6 +129,52 @@ TEST_F(Token, ANewOneThatIsWrongOrSomebodyElsesIsRefused) {
   EXPECT_EQ(refused(Facts(new_, "old")), v1::REFUSAL_REASON_UNAUTHENTICATED) << "not signed by that key";
   EXPECT_EQ(refused(Facts(new_, "new", kNow - 1000)), v1::REFUSAL_REASON_UNAUTHENTICATED) << "over already";
   EXPECT_EQ(refused({.peer = "p"}), v1::REFUSAL_REASON_PERMISSION_DENIED) << "proves nothing";
+}
+
+// A connection keeps the certificate that it began with.
+TEST_F(Token, ANewOneCountsBesideACertificateThatHasEnded) {
+  t_.gate.Replace(PolicyOf(std::string("trust_domains: [td]\n") + kRules), nullptr, Keys(old_, new_));
+  access::PeerFacts facts{
+      .peer = "p", .tls = access::TlsPeer{.uris = {"spiffe://td/me"}, .not_after_s = kNow + 10}, .keeps_secrets = true};
+  Visitor visitor = t_.Arrive(facts);
+  ASSERT_EQ(visitor.identity(), "spiffe://td/me");
+  t_.now_s = kNow + 10;
+  ASSERT_THAT(t_.Refused(visitor), HasSubstr("has expired"));
+  const auto shows = [&](const std::string& subject) {
+    facts.authorization = {Bearer(new_, "new", kNow + 3600, subject)};
+    return t_.gate.ArriveAgain(visitor, facts);
+  };
+  auto good = shows("spiffe://td/me");
+  ASSERT_TRUE(std::holds_alternative<Visitor>(good)) << std::get<v1::Refusal>(good).message();
+  EXPECT_EQ(t_.Refused(std::get<Visitor>(good)), "");
+  EXPECT_EQ(std::get<v1::Refusal>(shows("spiffe://td/you")).reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  facts.authorization.clear();
+  EXPECT_EQ(std::get<v1::Refusal>(t_.gate.ArriveAgain(visitor, facts)).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  EXPECT_TRUE(std::holds_alternative<v1::Refusal>(t_.gate.Arrive(facts))) << "it opens nothing new";
+}
+
+// Nobody waits for a signature that is being verified, and keys that are gone then prove nothing afterwards.
+TEST_F(Token, KeysMayBeReplacedWhileOneIsVerified) {
+  std::function<void()> meanwhile;
+  Gate gate({.asks = true,
+             .allow_all = false,
+             .on_access = {},
+             .unix_seconds =
+                 [&] {
+                   if (const auto now = std::exchange(meanwhile, nullptr)) now();
+                   return kNow;
+                 },
+             .boot_ns = [] { return int64_t{0}; }});
+  gate.Replace(PolicyOf(kRules), nullptr, Keys(old_, old_));
+  meanwhile = [&] { gate.Replace(nullptr, nullptr, Keys(new_, new_)); };
+  const access::PeerFacts facts = Facts(old_, "old");
+  auto arrived = gate.Arrive(facts);
+  if (auto* visitor = std::get_if<Visitor>(&arrived)) {
+    EXPECT_EQ(gate.CheckAcquire(*visitor, Spec("k"))->reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  }
+  const auto again = gate.Arrive(facts);
+  ASSERT_TRUE(std::holds_alternative<v1::Refusal>(again));
+  EXPECT_EQ(std::get<v1::Refusal>(again).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
 }
 
 // With allow_all, too: the session has a proof that counts.
