@@ -183,21 +183,27 @@ Gate::Answer Gate::CheckLock(Visitor& visitor, access::Verb verb, std::string_vi
   return Answered(visitor, verb, ns, key, decision);
 }
 
-Gate::Answer Gate::CheckProof(const Visitor& visitor) const {
+Gate::Answer Gate::CheckProof(const Visitor& visitor, std::string_view what, std::string_view advice) const {
   if (!enforces()) return std::nullopt;
   const bool is_over = now_s() >= visitor.caller->proof_over_s;
   if (!is_over && !visitor.key_is_gone) return std::nullopt;
   const std::string why = is_over ? "what proved its identity has expired" : "the key of its token counts no more";
   return contract::MakeRefusal(
       core::RefusalReason::kUnauthenticated,
-      contract::CleanText(absl::StrCat(visitor.caller->name, " may take nothing new on this stream: ", why,
-                                       "; bring it a new proof, or open another one")));
+      contract::CleanText(absl::StrCat(visitor.caller->name, " may ", Text(what), ": ", why, "; ", Text(advice))));
+}
+
+Gate::Answer Gate::CheckWatches(Visitor& visitor) {
+  if (visitor.caller == nullptr) return std::nullopt;
+  Refresh(visitor);
+  return CheckProof(visitor, "not watch any longer", "open another stream with a new proof");
 }
 
 Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {
   if (visitor.caller != nullptr) {
     Refresh(visitor);
-    if (Answer ended = CheckProof(visitor)) return ended;
+    Answer ended = CheckProof(visitor, "take nothing new on this stream", "bring it a new proof, or open another one");
+    if (ended) return ended;
   }
   if (Answer denied = Check(visitor, VerbOf(lock.mode()), lock.namespace_(), lock.key())) return denied;
   const bool blocks = lock.min_hold().seconds() != 0 || lock.min_hold().nanos() != 0;

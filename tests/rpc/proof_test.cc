@@ -200,6 +200,60 @@ TEST_F(Token, ANewOneThatIsWrongIsNamedWhereNothingElseIsRefused) {
   EXPECT_EQ(refused(unproven, Facts(new_, "old")).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
 }
 
+// Both kinds of watches, by a token.
+struct Watches {
+  Watches(Guarded& guarded, const std::string& bearer) {
+    for (grpc::ClientContext* context : {&one_context, &all_context}) {
+      context->AddMetadata("authorization", bearer);
+      context->set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    }
+    v1::WatchLockRequest lock;
+    lock.set_key("k");
+    one = guarded.broker->locks().WatchLock(&one_context, lock);
+    all = guarded.broker->locks().WatchLocks(&all_context, {});
+    v1::WatchLockResponse first;
+    v1::WatchLocksResponse listed;
+    EXPECT_TRUE(one->Read(&first));
+    EXPECT_TRUE(all->Read(&listed));
+  }
+  void ExpectEndOfProof(const std::string& why) {
+    v1::WatchLockResponse more;
+    v1::WatchLocksResponse listed;
+    while (one->Read(&more)) {
+    }
+    while (all->Read(&listed)) {
+    }
+    for (const grpc::Status& status : {one->Finish(), all->Finish()}) {
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+      EXPECT_THAT(status.error_message(), HasSubstr(why));
+    }
+  }
+
+  grpc::ClientContext one_context;
+  grpc::ClientContext all_context;
+  std::unique_ptr<grpc::ClientReader<v1::WatchLockResponse>> one;
+  std::unique_ptr<grpc::ClientReader<v1::WatchLocksResponse>> all;
+};
+
+constexpr char kWatchRules[] = "rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [watch, list]}\n";
+
+TEST_F(Token, WatchesEndWithIt) {
+  Guarded guarded(kWatchRules);
+  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  Watches watches(guarded, Bearer(old_, "old", kNow + 1 - access::kJwtLeewayS));
+  guarded.now_s = kNow + 1;
+  watches.ExpectEndOfProof("what proved its identity has expired");
+}
+
+TEST_F(Token, WatchesEndWithItsKey) {
+  Guarded guarded(kWatchRules);
+  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  Watches watches(guarded, Bearer(old_, "old", kNow + 3600));
+  guarded.gate.Replace(nullptr, nullptr, Keys(new_, new_));
+  guarded.broker->server().Review();
+  watches.ExpectEndOfProof("the key of its token counts no more");
+}
+
 // A session whose token ends, and goes on with another one.
 TEST_F(Token, ASessionOutlivesIt) {
   Guarded guarded("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [acquire]}\n");
