@@ -34,6 +34,9 @@ class Issuer:
         return json.dumps({"keys": [{"kty": "RSA", "kid": self.kid, "use": "sig", "n": _b64(self.modulus),
                                      "e": "AQAB"}]})
 
+    def bearer(self, subject, **claims):
+        return f"Bearer {self.token(subject, **claims)}"
+
     def token(self, subject, **claims):
         header = {"alg": "RS256", "kid": self.kid}
         body = {"iss": ISSUER, "aud": [AUDIENCE], "exp": int(time.time()) + 600, "sub": subject, **claims}
