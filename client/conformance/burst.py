@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """An honest client that asks for very much at once, of a real broker, by TCP.
 
-    burst.py --driver DRIVER [--locks 10000] [--key-bytes 500] [--owner-bytes 250]
+    burst.py --driver DRIVER [--locks 10000] [--key-bytes 500] [--owner-bytes 250] [--busy N]
 
 Every lock must be granted and held until all are, no connection may be cut, and another client from the same address
-must be served at once afterwards. Exit code: 0 good, 1 not, 77 when the driver cannot take so many at once.
+must be served at once afterwards; also while N processes want a processor each. Exit code: 0 good, 1 not, 77 when the
+driver cannot take so many at once.
 """
 import argparse
+import contextlib
 import shlex
+import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +25,17 @@ from harness import World  # noqa: E402
 
 PATIENCE_S = 300
 SKIPPED = 77
+
+
+@contextlib.contextmanager
+def busy(count):
+    """So many processes that do nothing but compute, until the end of the block."""
+    spin = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-c", "while True: pass"]
+    with contextlib.ExitStack() as started:
+        for _ in range(count):
+            process = started.enter_context(subprocess.Popen(spin))
+            started.callback(process.kill)
+        yield
 
 
 def await_grants(driver, count):
@@ -66,6 +80,7 @@ def main():
     parser.add_argument("--locks", type=int, default=10_000)
     parser.add_argument("--key-bytes", type=int, default=500)
     parser.add_argument("--owner-bytes", type=int, default=250)
+    parser.add_argument("--busy", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dlburst") as folder, World(folder) as world:
         broker = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", "--limits",
@@ -77,7 +92,8 @@ def main():
             ready = driver.take(lambda event: event["event"] == "ready", "ready")
             if "many" not in ready["features"]:
                 return SKIPPED
-            burst(driver, broker, address, options)
+            with busy(options.busy):
+                burst(driver, broker, address, options)
         except Failed as error:
             print(f"{error}\n{driver.errors[-2000:]}", file=sys.stderr)
             return 1

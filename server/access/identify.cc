@@ -83,14 +83,14 @@ absl::StatusOr<Principal> SubjectOf(const JwtClaims& claims, const Proofs& proof
   return Principal{.kind = Kind::kJwt, .text = Cat(HeadOf(Kind::kJwt), proofs.jwt->issuer(), "|", subject)};
 }
 
-absl::StatusOr<Principal> JwtOf(std::string_view token, const Proofs& proofs, int64_t now_s, Caller* caller) {
-  const Digest hash = Sha256(token);
-  std::optional<JwtClaims> claims = proofs.cache == nullptr ? std::nullopt : proofs.cache->Find(hash, now_s);
+absl::StatusOr<Principal> JwtOf(std::string_view token, const Proofs& proofs, int64_t now_s, Caller* caller,
+                                std::optional<JwtClaims>* verified) {
+  std::optional<JwtClaims> claims = proofs.known;
   if (!claims) {
-    auto verified = proofs.jwt->Verify(token, now_s);
-    if (!verified.ok()) return verified.status();
-    claims = *std::move(verified);
-    if (proofs.cache != nullptr) proofs.cache->Add(hash, *claims, now_s);
+    auto checked = proofs.jwt->Verify(token, now_s);
+    if (!checked.ok()) return checked.status();
+    claims = *std::move(checked);
+    if (verified != nullptr) *verified = claims;
   }
   caller->jwt_key = claims->key;
   caller->proof_until_s = std::min(caller->proof_until_s, claims->expires_s);
@@ -98,7 +98,8 @@ absl::StatusOr<Principal> JwtOf(std::string_view token, const Proofs& proofs, in
   return SubjectOf(*claims, proofs);
 }
 
-absl::StatusOr<Principal> BearerOf(const PeerFacts& facts, const Proofs& proofs, int64_t now_s, Caller* caller) {
+absl::StatusOr<Principal> BearerOf(const PeerFacts& facts, const Proofs& proofs, int64_t now_s, Caller* caller,
+                                   std::optional<JwtClaims>* verified) {
   if (facts.authorization.size() > 1) return Wrong("came more than once; send one bearer token");
   const std::string_view header = facts.authorization.front();
   if (LowerCase(header.substr(0, kBearer.size())) != kBearer) return Wrong("is no bearer token");
@@ -121,17 +122,18 @@ absl::StatusOr<Principal> BearerOf(const PeerFacts& facts, const Proofs& proofs,
                      ", JSON web tokens have three parts"));
   }
   if (proofs.jwt == nullptr) return Wrong("this broker takes no JSON web tokens (--jwt-keys)");
-  return JwtOf(token, proofs, now_s, caller);
+  return JwtOf(token, proofs, now_s, caller, verified);
 }
 
 }  // namespace
 
-absl::StatusOr<Caller> Identify(const PeerFacts& facts, const Proofs& proofs, int64_t now_s) {
+absl::StatusOr<Caller> Identify(const PeerFacts& facts, const Proofs& proofs, int64_t now_s,
+                                std::optional<JwtClaims>* verified) {
   if (!facts.known) return absl::UnauthenticatedError("the connection has ended, so nothing proves who called");
   Caller caller;
   std::vector<Principal> principals;
   if (!facts.authorization.empty()) {
-    auto bearer = BearerOf(facts, proofs, now_s, &caller);
+    auto bearer = BearerOf(facts, proofs, now_s, &caller, verified);
     if (!bearer.ok()) return bearer.status();
     principals.push_back(*std::move(bearer));
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From what is proven of a peer to the principals that a policy speaks of. A proof that is wrong is an error: nobody
-// becomes anonymous by a bad token. Pure, but for the cache; any thread that may use the cache.
+// becomes anonymous by a bad token. Pure; any thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,14 @@ namespace distlock::access {
 struct Proofs {
   const Tokens* tokens = nullptr;
   const JwtKeys* jwt = nullptr;
-  JwtCache* cache = nullptr;                                // may be null
+  std::optional<JwtClaims> known;  // of the JSON web token that the facts show, if `jwt` has verified it before
   const std::vector<std::string>* trust_domains = nullptr;  // null: every trust domain counts
 };
 
-// Unauthenticated: which proof is wrong, and why. The proof itself is never repeated.
-absl::StatusOr<Caller> Identify(const PeerFacts& facts, const Proofs& proofs, int64_t now_s);
+// Unauthenticated: which proof is wrong, and why. The proof itself is never repeated. `verified` may be null; it gets
+// the claims of a JSON web token whose signature was verified, also when something else is wrong.
+absl::StatusOr<Caller> Identify(const PeerFacts& facts, const Proofs& proofs, int64_t now_s,
+                                std::optional<JwtClaims>* verified = nullptr);
 
 // For CheckAccess: whoever has proven to be these principals. Sets the name.
 Caller CallerOf(std::vector<Principal> principals, std::string peer);

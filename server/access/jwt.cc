@@ -219,13 +219,14 @@ absl::StatusOr<JwtClaims> CheckClaims(std::string_view payload, std::string_view
 
 std::optional<JwtClaims> JwtCache::Find(const Digest& token, int64_t now_s) const {
   const auto found = known_.find(token);
-  if (found == known_.end() || now_s >= found->second.expires_s) return std::nullopt;
+  if (found == known_.end() || now_s >= found->second.expires_s + kJwtLeewayS) return std::nullopt;
   return found->second;
 }
 
 void JwtCache::Add(const Digest& token, const JwtClaims& claims, int64_t now_s) {
-  if (known_.size() >= kMost)
-    absl::erase_if(known_, [now_s](const auto& one) { return now_s >= one.second.expires_s; });
+  if (known_.size() >= kMost) {
+    absl::erase_if(known_, [now_s](const auto& one) { return now_s >= one.second.expires_s + kJwtLeewayS; });
+  }
   if (known_.size() >= kMost) known_.clear();
   known_[token] = claims;
 }

@@ -61,7 +61,7 @@ class JwtKeys {
 absl::StatusOr<JwtClaims> CheckClaims(std::string_view payload, std::string_view issuer, std::string_view audience,
                                       int64_t now_s);
 
-// Tokens whose signature was verified, by their hash, until they expire.
+// Tokens whose signature was verified, by the hash of what showed them, until they count no more.
 class JwtCache {
  public:
   std::optional<JwtClaims> Find(const Digest& token, int64_t now_s) const;

@@ -34,6 +34,7 @@ std::string Scraped(Metrics& metrics, const rpc::Server& server, const shard::Sh
   const v1::GetStatusResponse status = server.Status();
   metrics.sessions.Set(static_cast<double>(status.sessions()));
   metrics.connections.Set(static_cast<double>(server.connections()));
+  metrics.unwritten_bytes.Set(static_cast<double>(server.unwritten_bytes()));
   metrics.leases.Set(static_cast<double>(status.leases()));
   metrics.waiters.Set(static_cast<double>(status.waiters()));
   size_t mail = 0;

@@ -113,7 +113,7 @@ void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   }
 }
 
-// Where operators drain and force-release.
+// Where operators drain, reload and force-release.
 std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
   std::vector<std::string> shown = server.admin_addresses();
   for (size_t i = 0; i < options.listen.size(); ++i) {

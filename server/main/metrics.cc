@@ -185,6 +185,9 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
+      unwritten_bytes(Level(registry_, "distlock_unwritten_bytes",
+                            "Bytes of events that wait to be written to Session streams; what gRPC holds is not "
+                            "counted.")),
       connections(Level(registry_, "distlock_connections", "Open client connections.")),
       connections_limit(
           Level(registry_, "distlock_connections_limit", "So many client connections may be open at a time.")),

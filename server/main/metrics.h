@@ -143,6 +143,7 @@ class Metrics {
   // Streams
   Gauge& sessions;
   const ByLabel<rpc::StreamClose, Counter> streams_closed;
+  Gauge& unwritten_bytes;
 
   // Connections
   Gauge& connections;

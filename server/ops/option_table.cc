@@ -135,8 +135,8 @@ constexpr OptionRow kTable[] = {
      "whether clients need a certificate; auto: require with --tls-client-ca, else off"},
     {"tls-min-version", kServing, &O::tls_min_version, "1.3", "1.3|1.2", "oldest version of TLS that clients may use"},
     {"admin-listen", kServing, &O::admin_listen, "", "",
-     "where drain and force-release are served: addresses of --listen, or others, which then serve AdminService alone; "
-     "may be given several times; empty: the unix "
+     "where drain, reload and force-release are served: addresses of --listen, or others, which then serve "
+     "AdminService alone; may be given several times; empty: the unix "
      "sockets of --listen, and with --policy every address of it, to those whom the policy allows",
      CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",

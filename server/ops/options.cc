@@ -86,7 +86,7 @@ absl::Status CheckAddresses(std::string_view option, const std::vector<std::stri
 absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
   if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
   absl::Status status = CheckAddresses("listen", o.listen, "locks", o, warnings);
-  status.Update(CheckAddresses("admin-listen", o.admin_listen, "drain and force-release", o, warnings));
+  status.Update(CheckAddresses("admin-listen", o.admin_listen, "drain, reload and force-release", o, warnings));
   return status;
 }
 

@@ -140,7 +140,7 @@ struct Options {
   // Identities are asked for: there is a policy, or allow_all.
   bool AsksIdentities() const { return allow_all || !policy.empty(); }
 
-  // Whether drain and force-release are served at this address of `listen`.
+  // Whether drain, reload and force-release are served at this address of `listen`.
   bool IsForOperators(const std::string& address) const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket and nobody's identity is asked for.

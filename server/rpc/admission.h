@@ -60,6 +60,7 @@ class Admission {
   std::shared_ptr<PeerUse> UseOf(const std::string& peer);
   // Bytes that wait to be written to all streams.
   std::atomic<int64_t>& unwritten() { return unwritten_; }
+  int64_t unwritten_bytes() const { return unwritten_; }
 
   // nullopt: a WatchLocks, which counts as a stream, too, counts until LeavePrefixWatch.
   std::optional<v1::Refusal> AdmitPrefixWatch();

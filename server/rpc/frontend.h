@@ -30,7 +30,7 @@ enum class StreamClose {
   kFinished,  // a Hold whose lease ended or was refused
   kProtocol,  // the client broke the protocol
   kDenied,    // the caller may not open it
-  kRevoked,   // it was open when the policy withdrew what it needs
+  kRevoked,   // it was open when the policy withdrew what it needs, or watched when its caller's proof ended
 };
 
 // A ForceRelease and its outcome.

@@ -68,16 +68,31 @@ void Gate::Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
 
+Gate::Book Gate::Present() {
+  std::lock_guard lock(mu_);
+  return book_;
+}
+
+// A signature is verified without mu_, which every other caller needs.
 std::variant<access::Caller, v1::Refusal> Gate::Prove(const access::PeerFacts& facts, AccessOutcome if_wrong) {
-  absl::StatusOr<access::Caller> caller;
-  {
+  const Book book = Present();
+  const int64_t now = now_s();
+  std::optional<access::Digest> shown;
+  if (book.jwt != nullptr && facts.authorization.size() == 1) shown = access::Sha256(facts.authorization.front());
+  access::Proofs proofs{.tokens = book.tokens.get(),
+                        .jwt = book.jwt.get(),
+                        .known = {},
+                        .trust_domains = book.policy == nullptr ? nullptr : &book.policy->trust_domains};
+  if (shown) {
     std::lock_guard lock(mu_);
-    caller = access::Identify(facts,
-                              {.tokens = book_.tokens.get(),
-                               .jwt = book_.jwt.get(),
-                               .cache = &jwt_cache_,
-                               .trust_domains = book_.policy == nullptr ? nullptr : &book_.policy->trust_domains},
-                              options_.unix_seconds());
+    if (book_.jwt == book.jwt) proofs.known = jwt_cache_.Find(*shown, now);
+  }
+  std::optional<access::JwtClaims> verified;
+  auto caller = access::Identify(facts, proofs, now, &verified);
+  if (verified) {
+    std::lock_guard lock(mu_);
+    // Keys that were replaced meanwhile prove nothing any more.
+    if (book_.jwt == book.jwt) jwt_cache_.Add(*shown, *verified, now);
   }
   if (caller.ok()) return *std::move(caller);
   const std::string problem(caller.status().message().data(), caller.status().message().size());
@@ -101,8 +116,10 @@ std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) 
   return VisitorOf({.principals = {}, .name = kUnproven, .peer = facts.peer, .token = {}, .proof_until_s = 0});
 }
 
-std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts) {
+std::variant<Visitor, v1::Refusal> Gate::ArriveAgain(const Visitor& visitor, access::PeerFacts facts) {
   if (!asks()) return Visitor();
+  // The certificate of a connection stays what it is, so what has ended of it counts for nothing beside a new proof.
+  if (!facts.authorization.empty() && facts.tls && now_s() >= facts.tls->not_after_s) facts.tls.reset();
   auto proven = Prove(facts, AccessOutcome::kDenied);
   auto* const caller = std::get_if<access::Caller>(&proven);
   if (caller == nullptr) return std::get<v1::Refusal>(std::move(proven));
@@ -166,21 +183,27 @@ Gate::Answer Gate::CheckLock(Visitor& visitor, access::Verb verb, std::string_vi
   return Answered(visitor, verb, ns, key, decision);
 }
 
-Gate::Answer Gate::CheckProof(const Visitor& visitor) const {
+Gate::Answer Gate::CheckProof(const Visitor& visitor, std::string_view what, std::string_view advice) const {
   if (!enforces()) return std::nullopt;
   const bool is_over = now_s() >= visitor.caller->proof_over_s;
   if (!is_over && !visitor.key_is_gone) return std::nullopt;
   const std::string why = is_over ? "what proved its identity has expired" : "the key of its token counts no more";
   return contract::MakeRefusal(
       core::RefusalReason::kUnauthenticated,
-      contract::CleanText(absl::StrCat(visitor.caller->name, " may take nothing new on this stream: ", why,
-                                       "; bring it a new proof, or open another one")));
+      contract::CleanText(absl::StrCat(visitor.caller->name, " may ", Text(what), ": ", why, "; ", Text(advice))));
+}
+
+Gate::Answer Gate::CheckWatches(Visitor& visitor) {
+  if (visitor.caller == nullptr) return std::nullopt;
+  Refresh(visitor);
+  return CheckProof(visitor, "not watch any longer", "open another stream with a new proof");
 }
 
 Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {
   if (visitor.caller != nullptr) {
     Refresh(visitor);
-    if (Answer ended = CheckProof(visitor)) return ended;
+    Answer ended = CheckProof(visitor, "take nothing new on this stream", "bring it a new proof, or open another one");
+    if (ended) return ended;
   }
   if (Answer denied = Check(visitor, VerbOf(lock.mode()), lock.namespace_(), lock.key())) return denied;
   const bool blocks = lock.min_hold().seconds() != 0 || lock.min_hold().nanos() != 0;

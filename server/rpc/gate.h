@@ -82,9 +82,9 @@ class Gate {
 
   // The caller of a call that has just arrived; or UNAUTHENTICATED, when a proof is wrong.
   std::variant<Visitor, v1::Refusal> Arrive(const access::PeerFacts& facts);
-  // The same caller with another proof, as `facts` show it; also with allow_all UNAUTHENTICATED, when the proof is
-  // wrong, and PERMISSION_DENIED, when it is somebody else's.
-  std::variant<Visitor, v1::Refusal> ArriveAgain(const Visitor& visitor, const access::PeerFacts& facts);
+  // The same caller with another proof, as `facts` show it, also beside a client certificate that has ended; also with
+  // allow_all UNAUTHENTICATED, when the proof is wrong, and PERMISSION_DENIED, when it is somebody else's.
+  std::variant<Visitor, v1::Refusal> ArriveAgain(const Visitor& visitor, access::PeerFacts facts);
   // How long the visitor may take new locks by its proof; nullopt: no end is known.
   std::optional<std::chrono::seconds> ProofLeft(const Visitor& visitor) const;
   // Somebody who has proven to be this; without quota. For CheckAccess.
@@ -104,6 +104,8 @@ class Gate {
   std::optional<v1::Refusal> CheckAll(Visitor& visitor, access::Verb verb, std::optional<std::string_view> ns,
                                       std::string_view prefix);
   std::optional<v1::Refusal> CheckBroker(Visitor& visitor, access::Verb verb);
+  // UNAUTHENTICATED for a caller whose proof has ended since it came, so that it is shown nothing more.
+  std::optional<v1::Refusal> CheckWatches(Visitor& visitor);
   // Some lock may still be taken. Tells nobody.
   std::optional<v1::Refusal> CheckTakesAny(Visitor& visitor);
 
@@ -119,12 +121,13 @@ class Gate {
   };
   using Answer = std::optional<v1::Refusal>;
 
+  Book Present();
   // The caller whom the facts prove; a wrong proof is told with the outcome `if_wrong`.
   std::variant<access::Caller, v1::Refusal> Prove(const access::PeerFacts& facts, AccessOutcome if_wrong);
   Visitor VisitorOf(access::Caller caller);
   Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);
   void Resolve(Visitor& visitor);
-  Answer CheckProof(const Visitor& visitor) const;
+  Answer CheckProof(const Visitor& visitor, std::string_view what, std::string_view advice) const;
   Answer Answered(const Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key,
                   const access::Decision& decision, const std::vector<std::string>& allowed = {}) const;
   void Tell(const AccessEvent& event) const {

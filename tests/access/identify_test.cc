@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <utility>
+
 #include "access/jwt_sign.h"
 #include "access/spiffe.h"
 
@@ -125,11 +127,10 @@ TEST(Identify, TheStrongestProofNamesTheCaller) {
 TEST(Identify, AJsonWebTokenNamesItsSubject) {
   static const SigningKey key(SigningKey::Type::kEc, "k");
   const auto keys = *JwtKeys::Parse(key.Set(), "jwks", "https://i", "distlock");
-  JwtCache cache;
   const auto who = [&](const std::string& subject, int64_t now_s = kNow) {
     const std::string claims = R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":")" + subject + "\"}";
-    return Identify(Bearer("Bearer " + key.Sign(claims, "ES256", "k")),
-                    {.jwt = keys.get(), .cache = &cache, .trust_domains = &kDomains}, now_s);
+    return Identify(Bearer("Bearer " + key.Sign(claims, "ES256", "k")), {.jwt = keys.get(), .trust_domains = &kDomains},
+                    now_s);
   };
   const auto worker = who("system:serviceaccount:shop:worker");
   EXPECT_THAT(Names(worker), ElementsAre("k8s:shop/worker"));
@@ -142,16 +143,25 @@ TEST(Identify, AJsonWebTokenNamesItsSubject) {
     EXPECT_THAT(Names(who(bad))[0], HasSubstr("service account that cannot be")) << bad;
   }
   EXPECT_THAT(Names(who("ann", 1700000700))[0], HasSubstr("expired"));
-  const std::string token =
-      "Bearer " + key.Sign(R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":"bob"})", "ES256", "k");
-  for (const int64_t now_s : {kNow, kNow + 1}) {
-    EXPECT_THAT(Names(Identify(Bearer(token), {.jwt = keys.get(), .cache = &cache}, now_s)),
-                ElementsAre("jwt:https://i|bob"));
-  }
-  // What was verified once does not outlive its time.
-  EXPECT_THAT(Names(Identify(Bearer(token), {.jwt = keys.get(), .cache = &cache}, 1700000660))[0],
-              HasSubstr("expired"));
-  EXPECT_THAT(Names(Identify(Bearer(token), {.jwt = keys.get()}, kNow)), ElementsAre("jwt:https://i|bob"));
+}
+
+TEST(Identify, AJsonWebTokenIsVerifiedOnce) {
+  const SigningKey key(SigningKey::Type::kEc, "k");
+  const auto keys = *JwtKeys::Parse(key.Set(), "jwks", "https://i", "distlock");
+  const PeerFacts facts = Bearer(
+      "Bearer " + key.Sign(R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":"bob"})", "ES256", "k"));
+  std::optional<JwtClaims> verified;
+  EXPECT_THAT(Names(Identify(facts, {.jwt = keys.get()}, kNow, &verified)), ElementsAre("jwt:https://i|bob"));
+  ASSERT_TRUE(verified);
+  EXPECT_EQ(verified->expires_s, 1700000600);
+  const std::optional<JwtClaims> known = std::exchange(verified, std::nullopt);
+  const auto again = Identify(facts, {.jwt = keys.get(), .known = known}, kNow, &verified);
+  EXPECT_THAT(Names(again), ElementsAre("jwt:https://i|bob"));
+  EXPECT_EQ(again->jwt_key, known->key);
+  EXPECT_FALSE(verified);
+  PeerFacts plain = facts;
+  plain.keeps_secrets = false;
+  EXPECT_THAT(Names(Identify(plain, {.jwt = keys.get(), .known = known}, kNow))[0], HasSubstr("plain text"));
 }
 
 TEST(Spiffe, TakesWhatTheSpecificationTakes) {

@@ -34,6 +34,9 @@ class Issuer:
         return json.dumps({"keys": [{"kty": "RSA", "kid": self.kid, "use": "sig", "n": _b64(self.modulus),
                                      "e": "AQAB"}]})
 
+    def bearer(self, subject, **claims):
+        return f"Bearer {self.token(subject, **claims)}"
+
     def token(self, subject, **claims):
         header = {"alg": "RS256", "kid": self.kid}
         body = {"iss": ISSUER, "aud": [AUDIENCE], "exp": int(time.time()) + 600, "sub": subject, **claims}
@@ -45,3 +48,17 @@ class Issuer:
 
 def service_account(namespace, name):
     return f"system:serviceaccount:{namespace}:{name}"
+
+
+def jwt_options(folder):
+    """Options of a broker that takes JSON web tokens of one key."""
+    keys = folder / "jwks.json"
+    keys.write_text(Issuer(folder).jwks(), encoding="utf-8")
+    return ["--jwt-keys", keys, "--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE]
+
+
+def wrongly_signed(folder):
+    """A JSON web token that names that key, and is signed by another."""
+    stranger = Issuer(folder, "stranger")
+    stranger.kid = "k1"
+    return stranger.token(service_account("shop", "worker"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One attack on a broker, in a process of its own.
 
-    assailant.py NAME --target HOST:PORT|/path/of/the.sock [--seconds S] [--source ADDRESS]
+    assailant.py NAME --target HOST:PORT|/path/of/the.sock [--seconds S] [--source ADDRESS] [--token TOKEN]
 
 It goes on for so many seconds, comes again when it is cut off, and sends at most MOST_BYTES. Prints what it did as
 JSON. By TCP it comes from an address of its own (127.0.0.66), so that it is another peer than the honest callers.
@@ -304,7 +304,7 @@ def tls_handshakes(report, target, slow):
             time.sleep(0.001)
 
 
-def attack(name, target, seconds):
+def attack(name, target, seconds, token=""):
     report = Report(seconds)
     rng = random.Random(1)
     start = PREFACE + frame(frames.SettingsFrame)
@@ -328,6 +328,9 @@ def attack(name, target, seconds):
         again_and_again(report, target, lambda: calls(FORCE_RELEASE, lambda n: of_lock(n, False), count=200_000))
     elif name == "denied-keys":
         again_and_again(report, target, lambda: calls(ACQUIRE, lambda n: of_lock(n, True), count=1_000_000))
+    elif name == "proofs-signed":
+        bearer = [("authorization", f"Bearer {token}")]
+        again_and_again(report, target, lambda: calls(ACQUIRE, ONE_LOCK, bearer, count=1_000_000))
     elif name == "acquire-waiting":
         again_and_again(report, target, lambda: calls(ACQUIRE, ONE_LOCK, count=10_000))
     elif name == "watch":
@@ -368,8 +371,9 @@ def main():
     parser.add_argument("--target", required=True)
     parser.add_argument("--seconds", type=float, default=9)
     parser.add_argument("--source", default=SOURCE)
+    parser.add_argument("--token", default="", help="that \"proofs-signed\" shows")
     args = parser.parse_args()
-    print(json.dumps(attack(args.name, Target(args.target, args.source), args.seconds).show()))
+    print(json.dumps(attack(args.name, Target(args.target, args.source), args.seconds, args.token).show()))
 
 
 if __name__ == "__main__":

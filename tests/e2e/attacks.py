@@ -6,9 +6,10 @@
 Each attack (all of ROWS without a name) comes by TCP, or through the broker's unix socket from another user. It gets a
 fresh broker and redis-server, and honest sessions of 20 leases on the broker's unix socket. An attack *holds* when no
 honest lease is lost, p99 from heartbeat to ack stays below 300 ms, the broker's memory grows by at most 64 MB (SENT_MB
-where it is what was sent) and is given back within a minute, and a new caller is served at once afterwards. Where the
-HTTP face or the operators' port is attacked, each new connection of another peer is answered within a second meanwhile.
-Prints a line for each; exits with 1 when one does not hold.
+where it is what was sent; 64 MB of events that wait to be written) and is given back within a minute, and a new caller
+is served at once afterwards. Where the HTTP face or the operators' port is attacked, or by some frames and calls
+(NEWCOMERS), each new connection of another peer is answered within a second meanwhile. Prints a line for each; exits
+with 1 when one does not hold.
 
 Not every attack holds with every gRPC: NEEDS_HARDENED are frames that gRPC 1.51 handles without end and without
 telling anybody, and calls that it takes although it has told that it does not, as in MANY_CALLS. --may-fail: those may
@@ -29,14 +30,17 @@ import time
 import grpc
 
 import unread_sessions
+from access_files import jwt_options, wrongly_signed
 from curl import http_face
 from harness import Distlockd, World, eventually, free_port
-from newcomers import ASKED, ASKED_MS, ask_while, slow_connections
+from measures import cpu_seconds, most_unwritten, resident_mb, watch_memory
+from newcomers import ASKED, ASKED_MS, NEWCOMERS, ask, ask_status, ask_while, slow_connections
 
 HERE = pathlib.Path(__file__).parent
 P99_MS, GROWTH_MB, BACK_MB, BACK_S = 300, 64, 32, 60
 FLOOD_ACK_MS, FLOOD_CALL_MS = 300, 200  # slowest ack, and p99 of calls, beside FLOODS
 SENT_MB = 256  # where many sessions fill their windows and messages; SECURITY.md says it
+OWN_MB = 64  # of events that wait to be written; what gRPC holds of them and has read ahead is beside it
 OPEN_FILES = 256  # of the broker, in "emfile"
 GROWTH_LOG_MB, GROWTH_SERIES = 2, 20  # in "denied-keys"
 STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
@@ -46,31 +50,14 @@ FRAMES = ("settings", "settings-unread", "ping", "priority", "window-update", "e
 CALLS = ("rapid-reset", "rapid-reset-session", "unacked-streams", "metadata-64k", "acquire-waiting", "watch")
 FLOODS = ("commands", "commands-read", "churn-read", "heartbeats", "proofs")
 NEEDS_HARDENED = (*FRAMES, *CALLS)
-MANY_CALLS = ("sessions", "force-release", "denied-keys")  # more at once on a connection than the broker told
+# More at once on a connection than the broker told.
+MANY_CALLS = ("sessions", "force-release", "denied-keys", "proofs-signed")
 ROWS = ("none", "busy", *NEEDS_HARDENED, *(f"{name}/unix" for name in NEEDS_HARDENED), "window-0", "garbage",
         "preface-garbage", "idle", "half", "http1", "tls-hello", "plain-hello", "tls-slow", "tls-flood", "big-message",
         "bin-rubbish", "list-unread", "refusals-unread", "commands-unread", "ops-slow", "sessions", "emfile",
-        "force-release", "denied-keys", "policy-reload", "http-slow", "http-slow/unix", "http-waits", "http-waits/unix",
-        "ops-hold", *FLOODS, *(f"{name}/unix" for name in FLOODS))
+        "force-release", "denied-keys", "proofs-signed", "policy-reload", "http-slow", "http-slow/unix", "http-waits",
+        "http-waits/unix", "ops-hold", *FLOODS, *(f"{name}/unix" for name in FLOODS))
 TLS_ROWS = ("tls-slow", "tls-flood", "plain-hello")
-
-
-def status_number(pid, name):
-    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
-        for line in status:
-            if line.startswith(name + ":"):
-                return int(line.split()[1])
-    return 0
-
-
-def resident_mb(pid):
-    return status_number(pid, "VmRSS") / 1024
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -172,13 +159,14 @@ class Stage:
             target = self.daemon.argv[self.daemon.argv.index("--admin-listen") + 1]
         if name in ASKED:
             target = self.http_of(name)
+        more = ["--token", wrongly_signed(self.world.folder)] if name == "proofs-signed" else []
         command = ["setpriv", "--pdeathsig", "KILL", "--"]
         if over == "unix" and os.geteuid() == 0:
             if name in ASKED:
                 os.chmod(http_face(self.daemon), 0o666)
             command = ["setpriv", "--pdeathsig", "KILL", "--reuid", str(STRANGER), "--clear-groups", "--"]
         program = "flood.py" if name in FLOODS else "assailant.py"
-        command += [sys.executable, "-B", HERE / program, name, "--target", target, "--seconds", str(seconds)]
+        command += [sys.executable, "-B", HERE / program, name, "--target", target, "--seconds", str(seconds), *more]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def http_of(self, name):
@@ -209,14 +197,6 @@ def is_hardened():
         return says_hardened(world.distlockd(world.redis().url))
 
 
-def watch_memory(pid, running):
-    peak = 0
-    while running():
-        peak = max(peak, resident_mb(pid))
-        time.sleep(0.05)
-    return peak
-
-
 def unread(name, stage, seconds, row):
     """The most memory meanwhile; the row gets what the same sessions cost before they asked, and why they ended."""
     pid = stage.daemon.pid
@@ -225,11 +205,22 @@ def unread(name, stage, seconds, row):
     row["idle_mb"] = resident_mb(pid)
     unread_sessions.tell(attacker, "ask")
     deadline = time.monotonic() + seconds
-    peak = watch_memory(pid, lambda: time.monotonic() < deadline)
-    unread_sessions.tell(attacker, "read")
-    peak = max(peak, watch_memory(pid, lambda: attacker.poll() is None))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        own = pool.submit(most_unwritten, stage.daemon, lambda: attacker.poll() is None)
+        peak = watch_memory(pid, lambda: time.monotonic() < deadline)
+        unread_sessions.tell(attacker, "read")
+        peak = max(peak, watch_memory(pid, lambda: attacker.poll() is None))
+    row["own_mb"] = round(own.result(), 1)
     row.update(json.loads(attacker.stdout.read()))
     return peak
+
+
+def newcomers_of(stage, name, over):
+    """What newcomers of another peer than the attacker's ask for meanwhile, each as ask_while takes it."""
+    if name in ASKED:
+        return [functools.partial(ask, stage.http_of(name), path) for path in ASKED[name]]
+    another = over == "tcp" or os.geteuid() == 0  # the attacker of a socket has another uid then
+    return [functools.partial(ask_status, stage.url)] if name in NEWCOMERS and another else []
 
 
 def assault(stage, name, seconds, over, row):
@@ -249,7 +240,8 @@ def assault(stage, name, seconds, over, row):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         going = lambda: attacker.poll() is None
         reloads = pool.submit(stage.reload_policy, going) if name == "policy-reload" else None
-        asked = pool.submit(ask_while, going, stage.http_of(name), ASKED[name]) if name in ASKED else None
+        newcomers = newcomers_of(stage, name, over)
+        asked = pool.submit(ask_while, going, *newcomers) if newcomers else None
         peak = watch_memory(pid, going)
     assert attacker.returncode == 0, "the attack has failed; see above"
     row.update(json.loads(attacker.stdout.read()))
@@ -264,11 +256,13 @@ def assault(stage, name, seconds, over, row):
 
 def stage_for(name, over, world, sessions):
     args = ["--admin-listen", f"127.0.0.1:{free_port()}"] if name == "force-release" else []
+    if name == "proofs-signed":
+        args = jwt_options(world.folder)
     if name.startswith("http-"):
         args = ["--http-api", "127.0.0.1:0" if over == "tcp" else f"unix://{world.folder}/h.sock"]
     return Stage(world, min(sessions, 40) if name == "emfile" else sessions, tls=name in TLS_ROWS,
-                 policy=name in ("denied-keys", "policy-reload"), open_files=OPEN_FILES if name == "emfile" else 0,
-                 args=args)
+                 policy=name in ("denied-keys", "policy-reload", "proofs-signed"),
+                 open_files=OPEN_FILES if name == "emfile" else 0, args=args)
 
 
 def run_attack(name, seconds, over="tcp", sessions=100):
@@ -324,6 +318,8 @@ def problems(row):
         yield f"p99 of calls {honest['call_p99']:.0f} ms"
     if row["grew_mb"] > most_mb(row["attack"]):
         yield f"memory +{row['grew_mb']:.0f} MB"
+    if row.get("own_mb", 0) > OWN_MB:
+        yield f"{row['own_mb']:.0f} MB of events wait to be written"
     if row["kept_mb"] > BACK_MB:
         yield f"{row['kept_mb']:.0f} MB kept"
     if row["served_s"] > 2:
@@ -342,14 +338,16 @@ def problems(row):
 
 def show(row):
     honest = row["honest"]
-    told = ("connections", "cut", "megabytes", "reloads", "ends", "asked", "asked_ms")
+    told = ("connections", "cut", "megabytes", "reloads", "ends", "asked", "asked_ms", "own_mb")
     did = " ".join(f"{k}={row[k]}" for k in told if row.get(k))
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
     verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
     name = row["attack"] + ("" if row["over"] == "tcp" else f"/{row['over']}")
     times = f"p99 {honest['p99']:6.0f} max {honest['max']:6.0f} ms, calls {honest['call_p99']:4.0f} ms"
-    return (f"{name:25} lost {honest['lost']:4} {times}, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
-            f" cpu {row['cpu_s']:5.1f} s, new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
+    built = "hardened" if row["hardened"] else "system"
+    memory = f"+{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept)"
+    return (f"{name:25} {built:8} lost {honest['lost']:4} {times}, {memory}, cpu {row['cpu_s']:5.1f} s,"
+            f" new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
 
 
 def main():

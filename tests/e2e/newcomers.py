@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New connections to the HTTP face and to the operators' port, and how long their answers take."""
+"""New connections to the broker, its HTTP face and the operators' port, and how long their answers take."""
 import select
 import socket
 import time
 
+import grpc
+
+from client import CHANNEL_OPTIONS
+
 # By the name of an attack: the pages that another peer asks for meanwhile.
 ASKED = {"http-slow": ("/v1/status",), "http-waits": ("/v1/status",), "ops-hold": ("/healthz", "/readyz")}
 ASKED_MS = 1_000
+# Attacks by frames and calls, beside which another peer opens connections to the broker.
+NEWCOMERS = ("hpack-string", "priority", "rapid-reset")
 
 
 def ask(at, path):
@@ -24,10 +30,21 @@ def ask(at, path):
     return (time.monotonic() - begin) * 1000 if answered else float("inf")
 
 
-def ask_while(running, at, paths):
+def ask_status(url):
+    """The milliseconds until a new connection by gRPC has the broker's status; infinite when it has none in time."""
+    begin = time.monotonic()
+    with grpc.insecure_channel(url, options=CHANNEL_OPTIONS) as channel:
+        try:
+            channel.unary_unary("/distlock.v1.AdminService/GetStatus")(b"", timeout=ASKED_MS / 1000)
+        except grpc.RpcError:
+            return float("inf")
+    return (time.monotonic() - begin) * 1000
+
+
+def ask_while(running, *asks):
     took = []
     while running():
-        took += [ask(at, path) for path in paths]
+        took += [one() for one in asks]
         time.sleep(0.1)
     return sorted(took)
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from access_files import AUDIENCE, ISSUER, Issuer, service_account, static_token
-from client import Client, api, failure
+from client import Client, api, boot_now, failure
 from harness import DISTLOCKD, Process, eventually
 
 CTL = os.environ.get("DISTLOCKCTL", str(pathlib.Path(DISTLOCKD).with_name("distlockctl")))
@@ -158,6 +158,60 @@ def test_service_accounts_have_their_own_corner(world):
     stranger.kid = "k1"
     with guarded.as_(stranger.token(service_account("bill", "worker"))) as client:
         assert "signature" in failure(client.acquire, client.spec("worker/3", 0, namespace="bill")).message
+
+
+WORKER = service_account("bill", "worker")
+LEEWAY_S = 60  # for which a token counts beyond its exp
+
+
+def corner(client, key):
+    """A lock that WORKER may take."""
+    return client.spec(f"worker/{key}", 0, namespace="bill", ttl=5)
+
+
+def test_a_session_whose_token_expires_keeps_what_it_has_and_takes_nothing_new(world):
+    issuer = Issuer(world.folder)
+    guarded = Guarded(world, jwks=issuer.jwks())
+    ends = int(time.time()) + 3
+    with guarded.as_(issuer.token(WORKER, exp=ends - LEEWAY_S)) as client:
+        session = client.session()
+        held = session.acquire(corner(client, "held"))
+        session.wait_for(held, "granted")
+        eventually(lambda: time.time() >= ends, "the end of the token")
+        refused = session.wait_for(session.acquire(corner(client, "new")), "refused")
+        assert time.time() < ends + 2
+        assert refused.reason == api().REFUSAL_REASON_UNAUTHENTICATED and "has expired" in refused.message
+        assert failure(client.acquire, corner(client, "call")).code == grpc.StatusCode.UNAUTHENTICATED
+        until = boot_now() + 2 * 5  # twice the ttl
+        eventually(lambda: boot_now() > until or not session.believes(held), "two ttls")
+        assert session.believes(held) and not session.all("lost")
+        session.send(authenticate=api().Authenticate(authorization=issuer.bearer(WORKER)))
+        assert session.wait_for(session.acquire(corner(client, "again")), "granted").fencing_token > 0
+
+
+def test_a_key_that_is_gone_proves_nothing_within_two_seconds(world):
+    old, new = Issuer(world.folder, "old"), Issuer(world.folder, "new")
+    guarded = Guarded(world, jwks=old.jwks())
+    with guarded.as_(old.token(WORKER)) as client:
+        session = client.session()
+        held = session.acquire(corner(client, "held"))
+        session.wait_for(held, "granted")
+        began = time.monotonic()
+        (guarded.folder / "jwks.json").write_text(new.jwks())
+        taken = []
+
+        def is_refused():
+            taken.append(session.acquire(corner(client, len(taken))))
+            answer = session.wait(lambda: session.all("refused", taken[-1]) or session.all("granted", taken[-1]), "it")
+            return answer[0] if isinstance(answer[0], api().Refusal) else None
+        refused = eventually(is_refused, "the key being gone")
+        assert time.monotonic() - began < 2 + 1, "and a second for a busy machine"
+        assert refused.reason == api().REFUSAL_REASON_UNAUTHENTICATED
+        assert "the key of its token counts no more" in refused.message
+        assert failure(client.acquire, corner(client, "call")).code == grpc.StatusCode.UNAUTHENTICATED
+        session.send(authenticate=api().Authenticate(authorization=new.bearer(WORKER)))
+        assert session.wait_for(session.acquire(corner(client, "again")), "granted").fencing_token > 0
+        assert session.believes(held) and not session.all("lost")
 
 
 def test_the_status_page_shows_no_lock_to_everybody(world):

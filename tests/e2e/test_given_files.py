@@ -11,12 +11,16 @@ import time
 
 import pytest
 
-from attacks import make_certificates, resident_mb
+from attacks import make_certificates
 from harness import DISTLOCKD, eventually
+from measures import resident_mb
 
 CTL = str(pathlib.Path(DISTLOCKD).parent / "distlockctl")
 WRONG = {"is a FIFO": os.mkfifo, "is a folder": os.mkdir, "is a device": lambda path: os.symlink("/dev/zero", path),
          "is larger than": lambda path: os.truncate(_made(path), 2 << 20)}
+KEY_SET = '{"keys":[{"kty":"EC","crv":"P-256","kid":"a",' \
+          '"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}'
+OF_JWT = ("--jwt-issuer=i", "--jwt-audience=a")
 POLICY = "version: 1\nrules:\n- {name: all, who: [anyone], locks: ['*'], may: [acquire, look]}\n"
 
 
@@ -50,21 +54,37 @@ def flags(files):
 @pytest.mark.parametrize("what", WRONG)
 def test_the_start_names_it(world, given, what):
     redis = world.redis()
-    for option in (*given, "config", "redis-password-file", "jwt-keys"):
+    for option in (*given, "config", "redis-password-file", "sentinel-password-file", "jwt-keys"):
         wrong = world.folder / f"wrong.{option}"
         WRONG[what](wrong)
-        more = ["--jwt-issuer=i", "--jwt-audience=a"] if option == "jwt-keys" else []
-        done = subprocess.run([DISTLOCKD, "--http=", f"--redis={redis.url}", *flags({**given, option: wrong}), *more],
+        url = "redis+sentinel://127.0.0.1:1/main" if option.startswith("sentinel") else redis.url
+        more = OF_JWT if option == "jwt-keys" else ()
+        done = subprocess.run([DISTLOCKD, "--http=", f"--redis={url}", *flags({**given, option: wrong}), *more],
                               capture_output=True, text=True, timeout=10, check=False)
         assert done.returncode == 78, (option, done)
         [line] = [line for line in done.stderr.splitlines() if what in line]
         assert str(wrong) in line and (option in line or "secret file" in line), line
 
 
-@pytest.mark.parametrize("option", ["tls-cert", "tls-key", "tls-client-ca", "policy", "token-file"])
+@pytest.mark.parametrize("what", WRONG)
+def test_the_start_names_the_files_of_the_store_s_tls(world, pems, what):
+    wrong = world.folder / "wrong"
+    WRONG[what](wrong)
+    for query in (f"ca={wrong}", f"ca={pems}/ca.pem&cert={wrong}&key={pems}/client.key",
+                  f"ca={pems}/ca.pem&cert={pems}/client.pem&key={wrong}"):
+        done = subprocess.run([DISTLOCKD, "--http=", f"--listen=unix://{world.folder}/s.sock",
+                               f"--redis=rediss://127.0.0.1:1?{query}"],
+                              capture_output=True, text=True, timeout=10, check=False)
+        assert done.returncode == 78, (query, done)
+        assert any(what in line and str(wrong) in line for line in done.stderr.splitlines()), (query, done)
+
+
+@pytest.mark.parametrize("option", ["tls-cert", "tls-key", "tls-client-ca", "policy", "token-file", "jwt-keys"])
 @pytest.mark.parametrize("what", WRONG)
 def test_a_reload_names_it_and_sigterm_ends_the_broker(world, given, option, what):
-    daemon = world.distlockd(world.redis().url, *flags(given))
+    given["jwt-keys"] = world.folder / "jwks"
+    given["jwt-keys"].write_text(KEY_SET)
+    daemon = world.distlockd(world.redis().url, *flags(given), *OF_JWT)
     given[option].unlink()
     WRONG[what](given[option])
     os.kill(daemon.pid, signal.SIGHUP)
@@ -79,10 +99,8 @@ def test_a_reload_names_it_and_sigterm_ends_the_broker(world, given, option, wha
 
 def test_a_key_set_that_proves_nothing_is_not_put_in_force(world, given):
     keys = world.folder / "jwks"
-    good = '{"keys":[{"kty":"EC","crv":"P-256","kid":"a",' \
-           '"x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}'
-    keys.write_text(good)
-    daemon = world.distlockd(world.redis().url, *flags(given), "--jwt-keys", keys, "--jwt-issuer=i", "--jwt-audience=a")
+    keys.write_text(KEY_SET)
+    daemon = world.distlockd(world.redis().url, *flags(given), "--jwt-keys", keys, *OF_JWT)
     for count, (wrong, why) in enumerate([('{"keys":[]}', "would verify no token"),
                                           ('{"keys":[{"kty":"RSA","kid":"a","n":"AQ","e":"AQAB"}]}', "of 1 bits"),
                                           ("s3cret", "no JSON web key set")], 1):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Locks over HTTP with curl: leases, long polls, streams of events, keys of every kind, users of a unix socket."""
+import base64
+import hashlib
 import json
 import os
 import pathlib
@@ -255,6 +257,25 @@ def test_what_headers_say_names_nobody(world):
     assert (watch["identity"], watch["peer"]) == (f"uid:{os.getuid()}", "unix:")
     assert "203.0.113.9" not in daemon.log()
     stream.close()
+
+
+def test_a_page_token_shows_nothing_outside_of_its_search(world):
+    """Whoever asks can make one, and name any lock in it."""
+    folder, me = pathlib.Path(world.folder), f"uid:{os.getuid()}"
+    policy = folder / "policy.yaml"
+    policy.write_text(f'version: 1\nrules:\n- {{name: own, who: ["{me}"], locks: ["team:a*"], may: [acquire, list]}}\n'
+                      f'- {{name: hr, who: ["{me}"], locks: ["hr:*"], may: [acquire]}}\n', encoding="utf-8")
+    daemon = world.distlockd(world.redis().url, "--http-api", f"unix://{folder}/http.sock", "--policy", policy)
+    curl = Curl(http_face(daemon))
+    for namespace, key in (("hr", "payroll"), ("team", "a1")):
+        grant_of(curl.acquire(key, namespace=namespace))
+    names = base64.urlsafe_b64encode(b"all\nhr/payroll\nteam/b\nteam/a1").decode().rstrip("=")
+    bound = base64.urlsafe_b64encode(hashlib.sha256(f"{len(me)} {me}team/a".encode()).digest()[:9]).decode()
+    search = "/v1/locks?namespace=team&keyPrefix=a&pageToken="
+    assert [lock["key"] for lock in curl(search + bound + names).json["locks"]] == ["a1"]
+    for of_another in (names, bound + "AAAA", "A" * 12 + names):
+        assert curl(search + of_another).status == 400, of_another
+    assert curl("/v1/locks?namespace=hr&pageToken=" + bound + names).status == 403
 
 
 def test_the_description_names_what_there_is(world):

@@ -2,10 +2,12 @@
 """Many leases on one session, many sessions, and no leftovers."""
 import asyncio
 import os
+import threading
 
 import grpc
 
-from client import api, boot_now
+from client import CHANNEL_OPTIONS, api, boot_now
+from flood import heartbeat, packed
 from harness import eventually
 from proxy import PATIENCE_S
 
@@ -33,6 +35,51 @@ def test_ten_thousand_leases_on_one_session_are_kept(world):
     assert session.wait_end().code == grpc.StatusCode.OK
     eventually(lambda: not redis.command("KEYS", "*:h"), "all given back")
     eventually(lambda: client.status().leases == 0, "no lease left")
+
+
+BURST = 10_000
+
+
+def large(number):
+    """An acquire with as much metadata as a lock may have."""
+    lock = api().LockSpec(key=f"burst/{number}", metadata={"m": "v" * 1000})
+    return api().SessionCommand(id=number, acquire=api().AcquireLocks(locks=[lock]))
+
+
+def test_a_burst_of_packed_acquires_by_tcp_cuts_nobody(world):
+    """As fast as gRPC takes it, without a look at max_unanswered."""
+    daemon = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", "--validity", "10s")
+    with daemon.client() as client:
+        tcp = next(one for one in client.status().listen_addresses if not one.startswith("unix:"))
+    messages = list(packed(large, BURST))
+    assert sum(map(len, messages)) > BURST * 1000
+    done = threading.Event()
+
+    def requests():
+        opening = api().SessionCommand(id=1, open=api().OpenSession(client="burst"))
+        yield api().SessionRequest(commands=[opening]).SerializeToString()
+        yield from messages
+        seq = 0
+        while not done.wait(1):
+            seq += 1
+            yield api().SessionRequest(commands=[heartbeat(seq)]).SerializeToString()
+    with grpc.insecure_channel(tcp, options=CHANNEL_OPTIONS) as channel:
+        call = channel.stream_stream("/distlock.v1.LockService/Session", None, api().SessionResponse.FromString)(
+            requests(), timeout=2 * PATIENCE_S)
+        granted = 0
+        for response in call:
+            kinds = [event.WhichOneof("event") for event in response.events]
+            assert not {"lost", "refused"} & set(kinds), response.events[0]
+            granted += kinds.count("granted")
+            if granted == BURST:
+                break
+        assert granted == BURST
+        cut = sum(daemon.metric("distlock_connections_cut_total", cause=cause)
+                  for cause in ("early_cancels", "open_calls", "unused_bytes", "frames", "no_pause"))
+        assert cut == 0
+        with daemon.client(tcp) as another:
+            another.release(another.acquire(another.spec("afterwards", 0), timeout=2).lease_id)
+        done.set()
 
 
 async def one_session(channel, name, n, told, let_go):

@@ -255,10 +255,11 @@ def test_rows_of_the_museum_are_read(line, told):
 @pytest.mark.parametrize("name,line,told", [
     ("security-museum", "ok    12-no-limit: door_test Door.Limits: red", ("12-no-limit", True, "red")),
     ("security-museum", "WRONG 12-no-limit: door_test Door.Limits: green", ("12-no-limit", False, "green")),
-    ("attacks", "priority/unix             lost    0 p99      8 max      9 ms: HOLDS   [connections=1]",
-     ("priority/unix", True, "HOLDS")),
-    ("attacks", "idle                      lost    3 p99      8 max      9 ms: NOT: 3 lost   [connections=1]",
-     ("idle", False, "NOT: 3 lost")),
+    ("attacks", "priority/unix             hardened lost    0 p99      8 max      9 ms, +   20 MB (   1 kept): HOLDS   "
+                "[connections=1]",
+     ("priority/unix", True, "hardened lost 0 p99 8 max 9 ms, + 20 MB ( 1 kept): HOLDS")),
+    ("attacks", "idle                      system   lost    3 p99      8 max      9 ms: NOT: 3 lost   [connections=1]",
+     ("idle", False, "system lost 3 p99 8 max 9 ms: NOT: 3 lost")),
 ])
 def test_rows_of_other_tables_are_read(name, line, told):
     stage = next(stage for stage in STAGES if stage.name == name)

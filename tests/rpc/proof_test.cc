@@ -3,8 +3,10 @@
 // What a caller may do on a stream when what proved its identity has ended.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "access/jwt_sign.h"
 #include "rpc/guarded.h"
@@ -129,6 +131,52 @@ TEST_F(Token, ANewOneThatIsWrongOrSomebodyElsesIsRefused) {
   EXPECT_EQ(refused({.peer = "p"}), v1::REFUSAL_REASON_PERMISSION_DENIED) << "proves nothing";
 }
 
+// A connection keeps the certificate that it began with.
+TEST_F(Token, ANewOneCountsBesideACertificateThatHasEnded) {
+  t_.gate.Replace(PolicyOf(std::string("trust_domains: [td]\n") + kRules), nullptr, Keys(old_, new_));
+  access::PeerFacts facts{
+      .peer = "p", .tls = access::TlsPeer{.uris = {"spiffe://td/me"}, .not_after_s = kNow + 10}, .keeps_secrets = true};
+  Visitor visitor = t_.Arrive(facts);
+  ASSERT_EQ(visitor.identity(), "spiffe://td/me");
+  t_.now_s = kNow + 10;
+  ASSERT_THAT(t_.Refused(visitor), HasSubstr("has expired"));
+  const auto shows = [&](const std::string& subject) {
+    facts.authorization = {Bearer(new_, "new", kNow + 3600, subject)};
+    return t_.gate.ArriveAgain(visitor, facts);
+  };
+  auto good = shows("spiffe://td/me");
+  ASSERT_TRUE(std::holds_alternative<Visitor>(good)) << std::get<v1::Refusal>(good).message();
+  EXPECT_EQ(t_.Refused(std::get<Visitor>(good)), "");
+  EXPECT_EQ(std::get<v1::Refusal>(shows("spiffe://td/you")).reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  facts.authorization.clear();
+  EXPECT_EQ(std::get<v1::Refusal>(t_.gate.ArriveAgain(visitor, facts)).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  EXPECT_TRUE(std::holds_alternative<v1::Refusal>(t_.gate.Arrive(facts))) << "it opens nothing new";
+}
+
+// Nobody waits for a signature that is being verified, and keys that are gone then prove nothing afterwards.
+TEST_F(Token, KeysMayBeReplacedWhileOneIsVerified) {
+  std::function<void()> meanwhile;
+  Gate gate({.asks = true,
+             .allow_all = false,
+             .on_access = {},
+             .unix_seconds =
+                 [&] {
+                   if (const auto now = std::exchange(meanwhile, nullptr)) now();
+                   return kNow;
+                 },
+             .boot_ns = [] { return int64_t{0}; }});
+  gate.Replace(PolicyOf(kRules), nullptr, Keys(old_, old_));
+  meanwhile = [&] { gate.Replace(nullptr, nullptr, Keys(new_, new_)); };
+  const access::PeerFacts facts = Facts(old_, "old");
+  auto arrived = gate.Arrive(facts);
+  if (auto* visitor = std::get_if<Visitor>(&arrived)) {
+    EXPECT_EQ(gate.CheckAcquire(*visitor, Spec("k"))->reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  }
+  const auto again = gate.Arrive(facts);
+  ASSERT_TRUE(std::holds_alternative<v1::Refusal>(again));
+  EXPECT_EQ(std::get<v1::Refusal>(again).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+}
+
 // With allow_all, too: the session has a proof that counts.
 TEST_F(Token, ANewOneThatIsWrongIsNamedWhereNothingElseIsRefused) {
   std::vector<AccessOutcome> told;
@@ -150,6 +198,60 @@ TEST_F(Token, ANewOneThatIsWrongIsNamedWhereNothingElseIsRefused) {
   const auto unproven = std::get<Visitor>(gate.Arrive(Facts(new_, "old")));
   EXPECT_THAT(told, testing::ElementsAre(AccessOutcome::kDenied, AccessOutcome::kWouldDeny));
   EXPECT_EQ(refused(unproven, Facts(new_, "old")).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+}
+
+// Both kinds of watches, by a token.
+struct Watches {
+  Watches(Guarded& guarded, const std::string& bearer) {
+    for (grpc::ClientContext* context : {&one_context, &all_context}) {
+      context->AddMetadata("authorization", bearer);
+      context->set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    }
+    v1::WatchLockRequest lock;
+    lock.set_key("k");
+    one = guarded.broker->locks().WatchLock(&one_context, lock);
+    all = guarded.broker->locks().WatchLocks(&all_context, {});
+    v1::WatchLockResponse first;
+    v1::WatchLocksResponse listed;
+    EXPECT_TRUE(one->Read(&first));
+    EXPECT_TRUE(all->Read(&listed));
+  }
+  void ExpectEndOfProof(const std::string& why) {
+    v1::WatchLockResponse more;
+    v1::WatchLocksResponse listed;
+    while (one->Read(&more)) {
+    }
+    while (all->Read(&listed)) {
+    }
+    for (const grpc::Status& status : {one->Finish(), all->Finish()}) {
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+      EXPECT_THAT(status.error_message(), HasSubstr(why));
+    }
+  }
+
+  grpc::ClientContext one_context;
+  grpc::ClientContext all_context;
+  std::unique_ptr<grpc::ClientReader<v1::WatchLockResponse>> one;
+  std::unique_ptr<grpc::ClientReader<v1::WatchLocksResponse>> all;
+};
+
+constexpr char kWatchRules[] = "rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [watch, list]}\n";
+
+TEST_F(Token, WatchesEndWithIt) {
+  Guarded guarded(kWatchRules);
+  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  Watches watches(guarded, Bearer(old_, "old", kNow + 1 - access::kJwtLeewayS));
+  guarded.now_s = kNow + 1;
+  watches.ExpectEndOfProof("what proved its identity has expired");
+}
+
+TEST_F(Token, WatchesEndWithItsKey) {
+  Guarded guarded(kWatchRules);
+  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  Watches watches(guarded, Bearer(old_, "old", kNow + 3600));
+  guarded.gate.Replace(nullptr, nullptr, Keys(new_, new_));
+  guarded.broker->server().Review();
+  watches.ExpectEndOfProof("the key of its token counts no more");
 }
 
 // A session whose token ends, and goes on with another one.

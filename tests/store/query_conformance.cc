@@ -95,6 +95,43 @@ TEST_P(StoreConformance, AListShowsSomeHoldersOfALockAndCountsAll) {
   EXPECT_EQ(inspected->holder_count, kReaders);
 }
 
+// A token names locks, and its bearer may give it to any search.
+TEST_P(StoreConformance, APageTokenShowsNothingOutsideOfItsSearch) {
+  Broker a = MakeBroker(kBrokerA);
+  core::OpId op = 0;
+  const auto take = [&](std::string_view ns, const std::string& key) {
+    ++op;
+    AskFor<core::AcquireGranted>(a, op, MakeAcquire(op, core::LockName::Encode(ns, key), Owner(1)));
+  };
+  for (const char* key : {"a1", "a2", "a3", "b1", "b2", "b3"}) take("hr", key);
+  for (const char* key : {"a1", "b1"}) take("team", key);
+  const auto list = [&](std::string_view ns, std::string_view prefix, const std::string& token) {
+    std::optional<absl::StatusOr<LockPage>> page;
+    a.store->List(core::EscapeNamespace(ns), core::EscapeKey(prefix), 1, token, seconds(10),
+                  [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+    EXPECT_TRUE(Await([&] { return page.has_value(); }));
+    return page ? *std::move(page) : absl::StatusOr<LockPage>(absl::UnavailableError("no answer"));
+  };
+  std::set<std::string> tokens;
+  for (std::string token;;) {
+    const auto page = list("hr", "", token);
+    ASSERT_TRUE(page.ok()) << page.status();
+    token = page->next_page_token;
+    if (token.empty()) break;
+    tokens.insert(token);
+  }
+  ASSERT_FALSE(tokens.empty());
+  for (std::string token : tokens) {
+    do {
+      const auto page = list("team", "a", token);
+      if (absl::IsInvalidArgument(page.status())) break;
+      ASSERT_TRUE(page.ok()) << page.status();
+      for (const LockView& lock : page->locks) EXPECT_EQ(lock.name, core::LockName::Encode("team", "a1"));
+      token = page->next_page_token;
+    } while (!token.empty());
+  }
+}
+
 TEST_P(StoreConformance, AWrongPageTokenIsRefused) {
   Broker a = MakeBroker(kBrokerA);
   std::optional<absl::StatusOr<LockPage>> page;

@@ -38,6 +38,9 @@ class BatchTest : public testing::Test, public CommandSender {
     acquire.want.mode = core::Mode::kShared;
     return acquire;
   }
+  static core::StoreRenew Renew(core::OpId op, const std::string& key) {
+    return {.op = op, .items = {{.name = Name(key), .token = 5, .ttl = std::chrono::seconds(15)}}};
+  }
   static core::StoreRelease Release(core::OpId op, const std::string& key, core::Duration block = {}) {
     return {.op = op, .name = Name(key), .token = 5, .block = block};
   }
@@ -235,8 +238,11 @@ TEST_F(BatchTest, OtherCommandsGoAloneAndInOrder) {
   batch_.Add(Release(3, "b"));
   batch_.Add(Release(4, "c", std::chrono::seconds(1)));
   batch_.Add(Acquire(5, "d"));
+  batch_.Add(Renew(6, "d"));
+  batch_.Add(Acquire(7, "d"));
   batch_.Send();
-  EXPECT_EQ(Calls(), (std::vector<std::string>{"acquire 4", "withdraw 4", "release 4", "release 4", "acquire 4"}));
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"acquire 4", "withdraw 4", "release 4", "release 4", "acquire 4",
+                                               "renew 1", "acquire 4"}));
 }
 
 TEST_F(BatchTest, ThereIsAMost) {

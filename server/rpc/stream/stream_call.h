@@ -13,8 +13,11 @@
 #pragma once
 
 #include <grpc/grpc.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -69,9 +72,9 @@ class StreamCall : public Base,
     }
     if (now.caller == nullptr) return;
     frontend_.gate.Refresh(now);
-    if (const auto refusal = Unwelcome(now)) {
-      End(ToStatus(contract::ErrorOf(*refusal)), StreamClose::kRevoked, /*drop=*/true);
-    }
+    std::optional<v1::Refusal> refusal = OnlyWatches() ? frontend_.gate.CheckWatches(now) : std::nullopt;
+    if (!refusal) refusal = Unwelcome(now);
+    if (refusal) Revoke(*refusal);
   }
 
   void Stop() final {
@@ -246,7 +249,42 @@ class StreamCall : public Base,
       const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
       return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
     }
+    if (call.OnlyWatches()) call.AwaitEndOfProof(call.visitor_);
     call.Start();
+  }
+
+  void Revoke(const v1::Refusal& refusal) {
+    End(ToStatus(contract::ErrorOf(refusal)), StreamClose::kRevoked, /*drop=*/true);
+  }
+
+  // Before Start, or with checking_mu_. Ends the stream at the end of what proves who watches, or up to 1 s later.
+  void AwaitEndOfProof(const Visitor& watching) {
+    const auto left = frontend_.gate.ProofLeft(watching);
+    if (!left) return;
+    const gpr_timespec pause = gpr_time_from_seconds(std::max<int64_t>(1, left->count()), GPR_TIMESPAN);
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    proof_end_ = grpc::Alarm();  // one for each time: gRPC does not say that an alarm can be set twice
+    proof_end_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), pause), [weak = this->weak_from_this()](bool passed) {
+      const auto self = passed ? weak.lock() : nullptr;
+      if (self != nullptr) self->OnEndOfProof();
+    });
+  }
+
+  void OnEndOfProof() {
+    std::optional<v1::Refusal> refusal;
+    {
+      const std::lock_guard checking(checking_mu_);
+      Visitor now;
+      {
+        std::lock_guard lock(mu_);
+        if (ended()) return;
+        now.caller = visitor_.caller;
+      }
+      refusal = frontend_.gate.CheckWatches(now);
+      if (!refusal) AwaitEndOfProof(now);  // the clock was put back
+    }
+    if (refusal) Revoke(*refusal);
   }
 
   void Write() {
@@ -289,6 +327,7 @@ class StreamCall : public Base,
   bool writing_ = false;
   bool finished_ = false;
   bool cutting_ = false;
+  grpc::Alarm proof_end_;
   std::optional<grpc::Status> end_;  // set once, never changed: a thread that saw it set may read it without mu_
 
   // Owned by the writing side, which is the thread that set writing_.

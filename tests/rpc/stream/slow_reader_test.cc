@@ -2,6 +2,10 @@
 //
 // Clients that do not read their events.
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+
+#include <string>
+#include <utility>
 
 #include "rpc/test_broker.h"
 
@@ -74,6 +78,60 @@ TEST(SlowReader, StopDoesNotWaitForAReader) {
   session.Open();
   ASSERT_TRUE(SendTries(session, 5000));
   broker.server().Stop(std::chrono::milliseconds(50));
+}
+
+// A session that many events wait for is ended; another one, of the same peer, is not.
+void ExpectTheLargestIsEnded(TestOptions options) {
+  TestBroker broker(std::move(options));
+  const std::string key = "held" + std::string(500, '.');
+  const v1::Grant held = broker.Take(key);
+  TestSession small(broker.locks());
+  small.Open().Acquire(2, "small").Send();
+  // The client's side takes no more than one window of what nobody reads.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  const auto stub = v1::LockService::NewStub(
+      grpc::CreateCustomChannel(broker.address(), grpc::InsecureChannelCredentials(), arguments));
+  TestSession large(*stub);
+  large.Open().Send();
+  // They wait, and are granted together. No more than a few of them are unread meanwhile.
+  for (uint64_t id = 100; id < 1500; id += 50) {
+    for (uint64_t i = 0; i < 50; ++i) {
+      v1::LockSpec& lock = *large.Add(id + i).mutable_acquire()->add_locks();
+      lock.set_key(key);
+      lock.set_mode(v1::LOCK_MODE_SHARED);
+    }
+    ASSERT_TRUE(large.Send());
+    for (int queued = 0; queued < 50;) {
+      const v1::SessionEvent event = large.Next();
+      ASSERT_TRUE(event.has_opened() || event.has_queued()) << event.ShortDebugString();
+      queued += event.has_queued();
+    }
+  }
+  broker.Release(held.lease_id());
+  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.sessions == 1; }))
+      << broker.server().unwritten_bytes() << " bytes are unwritten";
+  const grpc::Status status = large.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("does not read"));
+  small.Release(3, 2).Send();
+  for (v1::SessionEvent event = small.Next(); !event.has_released(); event = small.Next()) {
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
+  }
+  EXPECT_TRUE(broker.Await([&](const core::BrokerStats&) { return broker.server().unwritten_bytes() == 0; }));
+}
+
+TEST(SlowReader, WhatAPeerDoesNotReadIsBounded) {
+  TestOptions options = WithLongValidity();
+  options.server.limits.outbox_bytes_per_peer = size_t{96} << 10;
+  ExpectTheLargestIsEnded(options);
+}
+
+TEST(SlowReader, WhatAllDoNotReadIsBounded) {
+  TestOptions options = WithLongValidity();
+  options.server.limits.outbox_bytes = size_t{96} << 10;
+  ExpectTheLargestIsEnded(options);
 }
 
 TEST(SlowReader, ManyAnswersComeInBoundedMessages) {
