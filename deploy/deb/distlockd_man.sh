@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# distlockd_man.sh PROGRAM: prints the manual page distlockd(8), whose options are those of `PROGRAM --help`.
+# distlockd_man.sh PROGRAM: prints the manual page distlockd(8), whose options are those of `PROGRAM --help-all`.
 set -euo pipefail
 program=$1
 version=$("$program" --version)
 
-# A group is a line that ends with a colon, an option a line that begins with two spaces and --, its text what follows
-# with more indent. At the right of an option is its variable.
+# A group is a line that ends with a colon, an option a line that begins with two spaces and --, a limit one that begins
+# with four spaces, its text what follows with more indent. At the right of an option is its variable.
 options() {
-  "$program" --help | awk '
+  "$program" --help-all | awk '
     function roff(text) { gsub(/\\/, "\\e", text); gsub(/-/, "\\-", text); sub(/^\./, "\\\\\\&.", text); return text }
     /^[A-Z][A-Za-z ]*:$/ { sub(/:$/, ""); print ".SS " $0; inside = 1; next }
     !inside { next }
-    /^  --/ {
+    /^  --/ || /^    [a-z]/ {
       variable = ""
       if (match($0, /DISTLOCK_[A-Z_]+$/)) { variable = substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
       sub(/^ +/, ""); sub(/ +$/, "")

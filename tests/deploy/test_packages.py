@@ -70,7 +70,7 @@ def test_the_page_of_the_daemon_has_every_option_and_is_proper(unpacked):
     done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page], capture_output=True, text=True,
                           check=True, env={"PATH": "/usr/bin:/bin", "MANWIDTH": "200", "LC_ALL": "C.UTF-8"})
     shown = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout)
-    options = set(re.findall(r"^  (--[a-z-]+)", run(unpacked / "usr/bin/distlockd", "--help"), re.MULTILINE))
+    options = set(re.findall(r"^  (--[a-z-]+)", run(unpacked / "usr/bin/distlockd", "--help-all"), re.MULTILINE))
     assert done.stderr == "" and len(options) > 40
     assert [option for option in options if option not in shown] == []
 

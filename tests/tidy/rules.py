@@ -366,7 +366,7 @@ def metric_table(tree):
 
 
 def named_flags(tree, help_text):
-    """Each flag that MANUAL names, or any page behind `distlockd`, is one of --help."""
+    """Each flag that MANUAL names, or any page behind `distlockd`, is one of --help-all."""
     known = set(re.findall(r"^  (--[a-z][a-z-]*)", help_text, re.MULTILINE))
     for path in (f for f in tree.files if f.endswith(".md")):
         for number, line in enumerate(tree.lines(path), 1):

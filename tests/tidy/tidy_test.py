@@ -2,7 +2,7 @@
 """Checks the house rules on this checkout.
 
 usage: tidy_test.py [--root FOLDER] [--distlockd BINARY]
-With the binary, the flags that pages name must also be those of its --help.
+With the binary, the flags that pages name must also be those of its --help-all.
 """
 import argparse
 import os
@@ -22,7 +22,7 @@ def main():
     tree = rules.Tree(args.root)
     faults = [fault for rule in rules.RULES for fault in rule(tree)]
     if args.distlockd:
-        text = subprocess.run([args.distlockd, "--help"], capture_output=True, text=True, check=True, timeout=20).stdout
+        text = subprocess.run([args.distlockd, "--help-all"], capture_output=True, text=True, check=True, timeout=20).stdout
         faults += rules.named_flags(tree, text)
     print("\n".join(faults) or f"{len(tree.files)} files follow the house rules")
     return 1 if faults else 0
