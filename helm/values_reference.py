@@ -8,7 +8,7 @@ import yaml
 CHART = pathlib.Path(__file__).resolve().parent / "distlock"
 HEAD = """# Values of helm/distlock
 
-Made by `python3 helm/values_reference.py >helm/distlock/VALUES.md`.
+helm/values_reference.py prints this page.
 
 | value | default | meaning |
 |---|---|---|"""

@@ -46,7 +46,6 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "deploy/operations.md": {"apt": INSTALLED, "systemctl": INSTALLED, "usermod": FOREIGN, "kubectl": RUNBOOKS},
     "deploy/runbooks.md": {"distlockctl": RUNBOOKS, "chronyc": FOREIGN},
     "helm/distlock/README.md": {"helm": "tests/deploy/test_charts.py", "kubectl": RUNBOOKS},
-    "helm/distlock/VALUES.md": {"python3": "tests/deploy/test_charts.py"},
     "tests/README.md": {"sim_small_test": "tests/sim/small/CMakeLists.txt",
                         "distlock_check_history": "tests/e2e/test_mixed.py"},
     "tests/bench/README.md": {"distlock_bench": "tests/bench/CMakeLists.txt"},

@@ -22,7 +22,8 @@ def main():
     tree = rules.Tree(args.root)
     faults = [fault for rule in rules.RULES for fault in rule(tree)]
     if args.distlockd:
-        text = subprocess.run([args.distlockd, "--help-all"], capture_output=True, text=True, check=True, timeout=20).stdout
+        text = subprocess.run([args.distlockd, "--help-all"], capture_output=True, text=True, check=True,
+                              timeout=20).stdout
         faults += rules.named_flags(tree, text)
     print("\n".join(faults) or f"{len(tree.files)} files follow the house rules")
     return 1 if faults else 0
