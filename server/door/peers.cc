@@ -13,7 +13,7 @@ namespace {
 constexpr double kCutsPerSecond = 0.1;
 constexpr double kCutsAtOnce = 3;
 constexpr std::chrono::seconds kPenalty(10);
-// After the second cut within 1 / kCutsPerSecond: until what the connections have cost is given back.
+// Until what the connection has cost is given back.
 constexpr std::chrono::seconds kCalm(2);
 
 }  // namespace
@@ -86,8 +86,7 @@ bool Peers::MayPass(const std::string& peer, bool handshake, Ration& all_handsha
 
 void Peers::Punish(const std::string& peer, Clock::time_point now) {
   Peer& counted = Of(peer);
-  // One cut is no habit, and others may call from the same address.
-  if (!counted.cuts.IsFull(now)) counted.calm_at = now + kCalm;
+  counted.calm_at = now + kCalm;
   if (!counted.cuts.Take(now)) counted.shut_until = now + kPenalty;
 }
 
