@@ -144,7 +144,7 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
       }
       value = args[++i];
     }
-    const absl::Status added = Add(&result.settings, row, std::move(value), source);
+    absl::Status added = Add(&result.settings, row, std::move(value), source);
     if (!added.ok()) return added;
   }
   return result;
@@ -242,7 +242,7 @@ absl::StatusOr<Settings> ReadRoot(const YAML::Node& root, const std::string& fil
   Settings settings;
   if (root.IsNull()) return settings;
   if (!root.IsMap()) return BadConfig(file, ": must be a map from option names to values");
-  const absl::Status read = ReadNodes(root, file, /*of_limits=*/false, &settings);
+  absl::Status read = ReadNodes(root, file, /*of_limits=*/false, &settings);
   if (!read.ok()) return read;
   return settings;
 }

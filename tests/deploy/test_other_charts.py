@@ -2,6 +2,7 @@
 """The charts in other people's hands: under a chart of theirs, with values that name what the chart names, and read by
 tools that are stricter than helm (kustomize, kubeconform)."""
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -96,6 +97,20 @@ def test_the_file_of_options_is_what_config_says():
     assert f"--config={mount['mountPath']}/distlockd.yaml" in container["args"]
     assert "checksum/config" in metadata["annotations"]  # other options need another start
     assert "subPath" not in mount
+
+
+@pytest.mark.skipif("DISTLOCKCTL" not in os.environ, reason="no distlockctl is built")
+def test_each_policy_is_one_that_the_broker_reads(texts, tmp_path):
+    policies = {name: found["data"]["policy.yaml"] for name, text in texts.items() for found in objects(text)
+                if "policy.yaml" in found.get("data", {})}
+    readme = (CHART / "README.md").read_text(encoding="utf-8")
+    policies["README"] = yaml.safe_load(re.search(r"```yaml\n(auth: .*?)```", readme, re.DOTALL)[1])["policy"]["rules"]
+    assert len(policies) >= 3
+    for name, policy in policies.items():
+        (tmp_path / "policy.yaml").write_text(policy, encoding="utf-8")
+        done = subprocess.run([os.environ["DISTLOCKCTL"], "policy", "check", tmp_path / "policy.yaml"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
 
 
 def test_a_policy_that_changes_starts_no_pod_anew(tmp_path):
