@@ -66,7 +66,7 @@ class Server {
   // Whether the listeners still accept: "", or the address of one that does not.
   std::string DeadListener() const;
   size_t connections() const;
-  // Of events that wait to be written to Session streams.
+  // The bytes of events that wait to be written to Session streams.
   int64_t unwritten_bytes() const { return frontend_.admission.unwritten_bytes(); }
   // How many connections it may have: fewer than asked for where the limit of open files is low.
   size_t max_connections() const { return entrance_.max_connections(); }

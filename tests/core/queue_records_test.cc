@@ -111,7 +111,7 @@ TEST(QueueRecords, AnEarlierLookReplacesALaterOneOnly) {
   EXPECT_EQ(t.queues.size(), 1u);
 }
 
-// Of several servers some answer a tend before a release there, and the others so late that the release is done first.
+// Some servers of a quorum answer a tend before a release there, and the others so late that the release is done first.
 TEST(QueueRecords, AnAnswerOnItsWayPutsOffNoLook) {
   Standing t;
   t.Join(1);

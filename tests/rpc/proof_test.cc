@@ -153,7 +153,7 @@ TEST_F(Token, ANewOneCountsBesideACertificateThatHasEnded) {
   EXPECT_TRUE(std::holds_alternative<v1::Refusal>(t_.gate.Arrive(facts))) << "it opens nothing new";
 }
 
-// Nobody waits for a signature that is being verified, and keys that are gone then prove nothing afterwards.
+// A signature is verified while others call, and keys that are gone by its end prove nothing afterwards.
 TEST_F(Token, KeysMayBeReplacedWhileOneIsVerified) {
   std::function<void()> meanwhile;
   Gate gate({.asks = true,

@@ -35,7 +35,7 @@ inline OwnerId OwnerOf(uint8_t kind, uint8_t number) {
   return owner;
 }
 
-// What the owner has or has had: the token of its hold, or 0 while it waits.
+// The token of the hold that the owner has or has had, or 0 while it waits.
 struct Had {
   OwnerId owner{};
   uint64_t token = 0;

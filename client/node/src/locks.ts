@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// <reference lib="esnext.disposable" preserve="true" />
 //
-// What a program needs of a client. Let it depend on these, and give it a client or a double.
+// The interfaces that a program depends on, so that it can be given a client or a double.
 import type {LockOptions, Outcome, PermitOptions} from './types.js';
 
 /** As Held. */

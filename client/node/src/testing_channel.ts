@@ -81,7 +81,7 @@ export class Watch extends Readable implements Answers {
   }
 
   override _read(): void {
-    // What there is to tell comes by tell().
+    // Messages come by tell().
   }
 
   tell(lock: LockInfo): void {

@@ -143,7 +143,7 @@ export class LockBook {
     return this.held().filter(lease => lease.session === session);
   }
 
-  // What sessions ask for.
+  // The commands of sessions.
 
   acquire(asked: Asked, now: number): void {
     const {problem} = asked;

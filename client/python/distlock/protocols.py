@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program needs of a client, for annotations: let it depend on these, and give it a client or a double.
+"""The interfaces that a program depends on, for annotations, so that it can be given a client or a double.
 
     def save(locks: distlock.Locks, rows: Rows) -> None:
         with locks.lock("report", wait=10) as held:
