@@ -40,13 +40,13 @@ void Broker::Handle(const Cancel& in) {
   Session* const session = sessions_.Find(in.session);
   if (session == nullptr) return;
   if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
-    core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+    core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled});
     if (leases_.LeaveOne(*lease->second, in.acquire)) return;
     return leases_.Release(*lease->second, Listener{}, Duration::zero());
   }
   if (adoptions_.Cancel(in.session, in.acquire)) return;
   if (const auto bundle = session->bundles.find(in.acquire); bundle != session->bundles.end()) {
-    return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+    return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled});
   }
   const auto waiter = session->waiters.find(in.acquire);
   if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
@@ -56,7 +56,7 @@ void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
   if (in.renew_all) {
     RenewAll();
-    queues_.RejoinAll();
+    grants_.RejoinAll();
   } else {
     leases_.RenewAtRisk();
   }
@@ -88,7 +88,7 @@ void Broker::Handle(StoreReply& in) {
 }
 
 void Broker::Handle(const StoreClockStep& in) {
-  core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
+  core_.Note({.kind = FactKind::kClockStep, .value = in.by});
   // A step forward has shortened every key's life: start all of them anew. What has ended by it hands on nothing, and
   // what was handed on before the step was seen carries stamps that seem to be of another time: look at each queue.
   RenewAll();

@@ -94,18 +94,18 @@ class Broker {
   CoreContext core_;
   // The parts refer to each other: see part.h for who may call whom.
   Claims claims_{core_};
+  Queues queues_{core_, grants_};
   PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};
   Leases leases_{core_, claims_, sessions_, bundles_, releases_};
-  Queues queues_{core_, grants_};
-  Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, claims_}};
-  Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, claims_}};
-  Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, claims_}};
+  Waiters waiters_{core_, claims_, releases_, sessions_, leases_, queues_, grants_, bundles_};
+  Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
+  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_};
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, claims_};
   Downgrades downgrades_{core_, claims_, sessions_};
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
-  ForceCalls force_calls_{core_, {leases_, releases_, claims_}};
+  ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
   const StreamParts of_streams_{sessions_,    leases_,     waiters_,   bundles_,    watches_,
                                 renew_calls_, downgrades_, adoptions_, force_calls_};

@@ -16,13 +16,13 @@ namespace distlock::core {
 // already.
 bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   Bundle::Item& kept = bundle.parts[part];
-  if (to_.claims.LeaseOf(kept.spec.owner) != nullptr) return false;
+  if (claims_.LeaseOf(kept.spec.owner) != nullptr) return false;
   kept.token = news.token;
   kept.since = news.since;
   kept.made = news.made;
   kept.made_by = news.made_by;
   kept.taken = true;
-  auto owned = std::make_unique<Lease>(to_.leases);
+  auto owned = std::make_unique<Lease>(leases_);
   Lease& lease = *owned;
   lease.name = kept.spec.name;
   lease.owner = kept.spec.owner;
@@ -35,18 +35,18 @@ bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   lease.resume = kept.spec.resume;
   lease.may_run_until = bundle.may_run_until;
   lease.bundle = &bundle;
-  to_.leases.Keep(std::move(owned), news.deadline - lease.ttl + core_.Margin(lease.ttl));
-  to_.leases.Arm(lease);
+  leases_.Keep(std::move(owned), news.deadline - lease.ttl + core_.Margin(lease.ttl));
+  leases_.Arm(lease);
   return true;
 }
 
 void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
   Bundle& bundle = *waiter.bundle;
-  const Instant may_run_until = to_.waiters.LatestRun(waiter);
+  const Instant may_run_until = waiters_.LatestRun(waiter);
   waiter.bundle = nullptr;
-  to_.waiters.Forget(waiter);
+  waiters_.Forget(waiter);
   if (!KeepPart(bundle, bundle.next, news)) return RefuseIdInUse(bundle);
-  Lease& lease = *to_.claims.LeaseOf(bundle.parts[bundle.next].spec.owner);
+  Lease& lease = *claims_.LeaseOf(bundle.parts[bundle.next].spec.owner);
   lease.may_run_until = std::max(lease.may_run_until, may_run_until);
   if (++bundle.next < bundle.parts.size()) return AskForNext(bundle);
   bundle.next = 0;
@@ -74,14 +74,14 @@ void Bundles::TakeAnew(Bundle& bundle) {
       std::ranges::max(bundle.parts, {}, [](const Bundle::Item& part) { return part.spec.max_hold; }).spec.max_hold;
   const Duration promised = std::max(made_by + max_hold - core_.now, Duration::zero());
   for (Bundle::Item& part : bundle.parts) {
-    Lease& lease = *to_.claims.LeaseOf(part.spec.owner);
-    PendingRelease& release = to_.releases.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
-                                                 lease.ttl + lease.lock_delay, lease.token);
+    Lease& lease = *claims_.LeaseOf(part.spec.owner);
+    PendingRelease& release = releases_.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
+                                              lease.ttl + lease.lock_delay, lease.token);
     release.may_run_until = lease.may_run_until;
     release.order_lost = lease.may_run_until > core_.now;
     part.taken = false;
-    to_.leases.Forget(lease);
-    to_.releases.PursueLater(release, promised);
+    leases_.Forget(lease);
+    releases_.PursueLater(release, promised);
   }
   AskForNext(bundle);
 }
@@ -92,7 +92,7 @@ void Bundles::GrantAll(Bundle& bundle) {
     if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
   }
   for (const Bundle::Item& part : bundle.parts) {
-    Lease& lease = *to_.claims.LeaseOf(part.spec.owner);
+    Lease& lease = *claims_.LeaseOf(part.spec.owner);
     lease.bundle = nullptr;
     if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
     lease.granted = core_.now;
@@ -111,20 +111,20 @@ void Bundles::GrantAll(Bundle& bundle) {
       if (bundle.detached) {
         granted.valid_for = core_.Shortened(BelieveUntil(lease) - core_.now);
       } else {
-        Session& session = *to_.sessions.Find(listener.session);
+        Session& session = *sessions_.Find(listener.session);
         lease.listener = listener;
         session.leases.emplace(listener.request, &lease);
         session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
-        to_.sessions.Promise(session, lease, granted);
+        sessions_.Promise(session, lease, granted);
       }
       core_.Tell(listener, granted);
     }
-    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name, .detail = {}});
+    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
     if (bundle.detached) {
-      to_.claims.LeaveToTtl(lease.owner, core_.now + lease.ttl);
-      to_.leases.Forget(lease);
+      claims_.LeaveToTtl(lease.owner, core_.now + lease.ttl);
+      leases_.Forget(lease);
     } else {
-      to_.leases.Arm(lease);
+      leases_.Arm(lease);
     }
   }
   for (Bundle::Item& part : bundle.parts) part.taken = false;

@@ -18,17 +18,17 @@ void Bundles::Handle(AcquireAll& in) {
   const Acquire& first = in.parts.front();
   Session* session = nullptr;
   if (!first.detached) {
-    session = to_.sessions.Find(first.session);
+    session = sessions_.Find(first.session);
     if (session == nullptr) return;  // ended meanwhile: its end answers everything
   }
   auto owned = std::make_unique<Bundle>(*this);
   Bundle& bundle = *owned;
   bundle.serial = core_.NextSerial();
   bundle.detached = first.detached;
-  bundle.callers.push_back(to_.waiters.CallerOf(first));
+  bundle.callers.push_back(waiters_.CallerOf(first));
   const auto refuse_at_once = [&](RefusalReason reason, std::string cause) {
-    for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part), .since = {}});
-    TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
+    for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part)});
+    TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = std::move(cause)});
   };
   if (core_.draining) return refuse_at_once(RefusalReason::kDraining, "");
   const bool supported = std::ranges::all_of(in.parts, [&](const Acquire& part) { return core_.Supports(part.want); });
@@ -37,11 +37,11 @@ void Bundles::Handle(AcquireAll& in) {
   const std::string why_not = WhyNot(in, session);
   for (Acquire& part : in.parts) {
     if (part.detached && part.max_hold > Duration::zero()) part.ttl = std::min(part.ttl, part.max_hold);
-    bundle.parts.push_back({.spec = std::move(part), .since = {}});
+    bundle.parts.push_back({.spec = std::move(part)});
   }
   if (!why_not.empty()) {
     const RefusalReason reason = session != nullptr ? RefusalReason::kQuotaExceeded : RefusalReason::kInvalidArgument;
-    return TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = why_not, .holders = {}});
+    return TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = why_not});
   }
   std::sort(bundle.parts.begin(), bundle.parts.end(),
             [](const Bundle::Item& a, const Bundle::Item& b) { return a.spec.name < b.spec.name; });
@@ -50,7 +50,7 @@ void Bundles::Handle(AcquireAll& in) {
   } else {
     calls_.emplace(bundle.callers.front().listener.session, &bundle);
   }
-  for (const Bundle::Item& part : bundle.parts) to_.claims.AddBundle(part.spec.owner);
+  for (const Bundle::Item& part : bundle.parts) claims_.AddBundle(part.spec.owner);
   bundles_.emplace(bundle.serial, std::move(owned));
   core_.store_up&& core_.config.store.takes_many_at_once ? TryAll(bundle) : AskForNext(bundle);
 }
@@ -62,8 +62,7 @@ std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const 
     if (has + in.parts.size() <= core_.config.max_leases_per_session) return "";
     return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
   }
-  const bool in_use =
-      std::ranges::any_of(in.parts, [&](const Acquire& part) { return to_.claims.IsInUse(part.owner); });
+  const bool in_use = std::ranges::any_of(in.parts, [&](const Acquire& part) { return claims_.IsInUse(part.owner); });
   return in_use ? kRequestIdInUse : "";
 }
 
@@ -84,9 +83,9 @@ bool Bundles::JoinRepeat(const AcquireAll& in) {
   Bundle& bundle = *found->second;
   calls_.emplace(in.parts.front().session, &bundle);
   if (bundle.op == 0) {
-    to_.waiters.Join(*to_.claims.WaiterOf(bundle.parts[bundle.next].spec.owner), in.parts.front());
+    waiters_.Join(*claims_.WaiterOf(bundle.parts[bundle.next].spec.owner), in.parts.front());
   } else {
-    bundle.callers.push_back(to_.waiters.CallerOf(in.parts.front()));
+    bundle.callers.push_back(waiters_.CallerOf(in.parts.front()));
     Arm(bundle);
   }
   return true;
@@ -97,13 +96,10 @@ void Bundles::TryAll(Bundle& bundle) {
   const Duration timeout = core_.AttemptTimeout(bundle.parts.front().spec.ttl);
   StoreAcquireAll all;
   all.run_before = core_.now + timeout;
-  Op op;
-  op.sender = this;
-  op.runs_until = all.run_before;
-  op.waiter = bundle.serial;
+  Op op{.sender = this, .runs_until = all.run_before, .waiter = bundle.serial};
   for (const Bundle::Item& part : bundle.parts) {
     // A pending release of the same owner must be confirmed first: see Waiters::Ask.
-    if (to_.claims.ReleaseOf(part.spec.owner) != nullptr) return AskForNext(bundle);
+    if (claims_.ReleaseOf(part.spec.owner) != nullptr) return AskForNext(bundle);
     op.owners.push_back(part.spec.owner);
     op.names.push_back(part.spec.name);
     all.items.push_back(StoreAcquire{.name = part.spec.name,
@@ -138,7 +134,7 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   for (const Bundle::Item& part : bundle.parts) {
     // A release under way undoes it, or it is too old to be believed: ask again.
-    const bool releasing = to_.claims.ReleaseOf(part.spec.owner) != nullptr;
+    const bool releasing = claims_.ReleaseOf(part.spec.owner) != nullptr;
     if (releasing || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.may_run_until = {};
@@ -159,17 +155,17 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
 void Bundles::OnLateReply(const Op& op) {
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const OwnerId& owner = op.owners[i];
-    if (to_.claims.IsKnown(owner)) continue;
-    to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
+    if (claims_.IsKnown(owner)) continue;
+    releases_.Pursue(releases_.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
   }
 }
 
 void Bundles::AskForNext(Bundle& bundle) {
   bundle.op = 0;
   const OwnerId& owner = bundle.parts[bundle.next].spec.owner;
-  if (to_.claims.IsInUse(owner)) return RefuseIdInUse(bundle);
+  if (claims_.IsInUse(owner)) return RefuseIdInUse(bundle);
   Arm(bundle);
-  to_.waiters.AskForPart(bundle);
+  waiters_.AskForPart(bundle);
 }
 
 void Bundles::Arm(Bundle& bundle) {
@@ -188,7 +184,7 @@ void Bundles::OnTimer(Bundle& bundle) {
       continue;
     }
     const LockName& first = bundle.parts.front().spec.name;
-    Refused refused = to_.waiters.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
+    Refused refused = waiters_.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
     refused.about = first;
     DropCaller(bundle, caller.listener.session, &refused);
     if (!bundles_.contains(serial)) return;
@@ -204,7 +200,6 @@ void Bundles::LosePart(Lease& lease, const std::string& cause) {
   Refuse(bundle, Refused{.reason = RefusalReason::kStoreUnavailable,
                          .cause = "it was lost while other locks were waited for: " + cause,
                          .retry_after = kRetryMin,
-                         .holders = {},
                          .about = lease.name});
 }
 
@@ -217,12 +212,7 @@ void Bundles::TellCaller(const Bundle& bundle, const Caller& caller, const Refus
   Refused told = refused;
   told.waited = core_.now - caller.arrived;
   for (const Bundle::Item& part : bundle.parts) {
-    core_.Note({.kind = FactKind::kRefused,
-                .value = told.waited,
-                .refusal = told.reason,
-                .name = part.spec.name,
-                .detail = {}});
-    core_.Tell({caller.listener.session, part.spec.request}, told);
+    core_.Refuse({caller.listener.session, part.spec.request}, part.spec.name, told);
   }
 }
 
@@ -257,34 +247,34 @@ void Bundles::End(Bundle& bundle, bool keep) {
   for (const Bundle::Item& part : bundle.parts) {
     const OwnerId& owner = part.spec.owner;
     if (part.taken) {
-      Lease& lease = *to_.claims.LeaseOf(owner);
+      Lease& lease = *claims_.LeaseOf(owner);
       lease.bundle = nullptr;
       if (IsRepeatable(owner)) {
-        to_.claims.LeaveToTtl(owner, core_.now + lease.ttl);
-        to_.leases.Forget(lease);
+        claims_.LeaveToTtl(owner, core_.now + lease.ttl);
+        leases_.Forget(lease);
       } else if (keep && IsTry(owner)) {
-        to_.leases.ReleaseLater(lease, core_.KeepForNextTry());
+        leases_.ReleaseLater(lease, core_.KeepForNextTry());
       } else {
-        to_.leases.Release(lease, Listener{}, Duration::zero());
+        leases_.Release(lease, Listener{}, Duration::zero());
       }
-    } else if (Waiter* const waiter = to_.claims.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
+    } else if (Waiter* const waiter = claims_.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
       waiter->bundle = nullptr;
-      keep ? to_.waiters.Orphan(*waiter, nullptr) : to_.waiters.Withdraw(*waiter);
-    } else if (bundle.may_run_until != Instant{} && to_.claims.LeaseOf(owner) == nullptr) {
-      PendingRelease& release = to_.releases.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
-                                                   part.spec.ttl + part.spec.lock_delay, 0);
+      keep ? waiters_.Orphan(*waiter, nullptr) : waiters_.Withdraw(*waiter);
+    } else if (bundle.may_run_until != Instant{} && claims_.LeaseOf(owner) == nullptr) {
+      PendingRelease& release = releases_.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
+                                                part.spec.ttl + part.spec.lock_delay, 0);
       release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
       release.order_lost |= bundle.may_run_until > core_.now;
-      keep&& IsTry(owner) ? to_.releases.PursueLater(release, core_.KeepForNextTry()) : to_.releases.Pursue(release);
+      keep&& IsTry(owner) ? releases_.PursueLater(release, core_.KeepForNextTry()) : releases_.Pursue(release);
     }
   }
   for (const Caller& caller : bundle.callers) {
     calls_.erase(caller.listener.session);
-    if (Session* const session = to_.sessions.Find(caller.listener.session); session != nullptr) {
+    if (Session* const session = sessions_.Find(caller.listener.session); session != nullptr) {
       for (const Bundle::Item& part : bundle.parts) session->bundles.erase(part.spec.request);
     }
   }
-  for (const Bundle::Item& part : bundle.parts) to_.claims.RemoveBundle(part.spec.owner);
+  for (const Bundle::Item& part : bundle.parts) claims_.RemoveBundle(part.spec.owner);
   core_.timers.Cancel(bundle);
   bundles_.erase(serial);
 }
@@ -297,7 +287,7 @@ bool Bundles::DropCall(SessionId session) {
 }
 
 void Bundles::RefuseIdInUse(Bundle& bundle) {
-  Refuse(bundle, Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}});
+  Refuse(bundle, Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse});
 }
 
 void Bundles::RefuseEvery(const Refused& refused) {
@@ -307,7 +297,7 @@ void Bundles::RefuseEvery(const Refused& refused) {
 void Bundles::RenewKept() {
   for (const auto& [serial, bundle] : bundles_) {
     for (const Bundle::Item& part : bundle->parts) {
-      if (part.taken) to_.leases.RenewSoon(*to_.claims.LeaseOf(part.spec.owner));
+      if (part.taken) leases_.RenewSoon(*claims_.LeaseOf(part.spec.owner));
     }
   }
 }
@@ -319,10 +309,10 @@ size_t Bundles::Check() const {
     for (size_t i = 0; i < bundle->parts.size(); ++i) {
       const Bundle::Item& part = bundle->parts[i];
       DISTLOCK_CHECK(part.taken == (i < bundle->next));
-      if (part.taken) DISTLOCK_CHECK(to_.claims.LeaseOf(part.spec.owner)->bundle == bundle.get());
+      if (part.taken) DISTLOCK_CHECK(claims_.LeaseOf(part.spec.owner)->bundle == bundle.get());
     }
     // One command for all is under way, or the next part is waited for.
-    const Waiter* const waiter = to_.claims.WaiterOf(bundle->parts[bundle->next].spec.owner);
+    const Waiter* const waiter = claims_.WaiterOf(bundle->parts[bundle->next].spec.owner);
     const bool waits = waiter != nullptr && waiter->bundle == bundle.get();
     DISTLOCK_CHECK(waits == (bundle->op == 0));
     DISTLOCK_CHECK(waits || (core_.IsInFlight(bundle->op, this) && bundle->at != kNever));

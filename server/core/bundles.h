@@ -27,15 +27,9 @@ struct GrantNews;
 
 class Bundles final : public PartOf<Bundle>, public KeptParts {
  public:
-  // The parts that bundles call.
-  struct Neighbours {
-    Sessions& sessions;
-    Waiters& waiters;
-    Leases& leases;
-    PendingReleases& releases;
-    Claims& claims;
-  };
-  Bundles(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+  Bundles(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
+          Waiters& waiters)
+      : core_(core), claims_(claims), releases_(releases), sessions_(sessions), leases_(leases), waiters_(waiters) {}
 
   void Handle(AcquireAll& in);
   void OnTimer(Bundle& bundle) override;
@@ -79,7 +73,11 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   void End(Bundle& bundle, bool keep = false);
 
   CoreContext& core_;
-  const Neighbours to_;
+  Claims& claims_;
+  PendingReleases& releases_;
+  Sessions& sessions_;
+  Leases& leases_;
+  Waiters& waiters_;
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
   absl::btree_map<SessionId, Bundle*> calls_;                   // calls that wait for several detached grants
 };

@@ -25,11 +25,7 @@ std::string WhyNot(const Want& has, const Want& wants) {
 }
 
 Refused HeldOff(Duration left, uint32_t queue_length = 0) {
-  return {.reason = RefusalReason::kStoreHoldOff,
-          .cause = {},
-          .retry_after = left,
-          .holders = {},
-          .queue_length = queue_length};
+  return {.reason = RefusalReason::kStoreHoldOff, .retry_after = left, .queue_length = queue_length};
 }
 
 }  // namespace
@@ -49,12 +45,11 @@ std::vector<Caller>& Waiters::CallersOf(Waiter& waiter) {
 // A repeat of a detached request that still waits here gets the same answer, but waits only as long as the repeat says.
 // Everything else is as in the first request.
 bool Waiters::JoinRepeat(const Acquire& in) {
-  Waiter* const waiter = to_.claims.WaiterOf(in.owner);
+  Waiter* const waiter = claims_.WaiterOf(in.owner);
   if (waiter == nullptr) return false;
   if (waiter->bundle != nullptr) {
-    core_.Note({.kind = FactKind::kRefused, .refusal = RefusalReason::kInvalidArgument, .name = in.name, .detail = {}});
-    core_.Tell({in.session, in.request},
-               Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}});
+    core_.Refuse({in.session, in.request}, in.name,
+                 {.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse});
     return true;
   }
   detached_.emplace(in.session, waiter);
@@ -65,7 +60,7 @@ bool Waiters::JoinRepeat(const Acquire& in) {
 void Waiters::Join(Waiter& waiter, const Acquire& in) {
   CallersOf(waiter).push_back(CallerOf(in));
   if (waiter.queued) {
-    const LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
+    const LocalQueue& queue = *queues_.Find(waiter.spec.name);
     TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders),
                      static_cast<uint32_t>(queue.waiters.size()), queue.held_off_until - core_.now);
   }
@@ -76,7 +71,7 @@ void Waiters::Join(Waiter& waiter, const Acquire& in) {
 void Waiters::Unlist(const Waiter& waiter, const Listener& listener) {
   if (waiter.spec.detached) {
     detached_.erase(listener.session);
-  } else if (Session* const session = to_.sessions.Find(listener.session); session != nullptr) {
+  } else if (Session* const session = sessions_.Find(listener.session); session != nullptr) {
     session->waiters.erase(listener.request);
   }
 }
@@ -102,16 +97,15 @@ void Waiters::RefuseAllDetached(const Refused& refused) {
 bool Waiters::Reenter(Session& session, const Acquire& in) {
   const auto known = session.reentrant.find({in.name, in.reentry});
   if (known == session.reentrant.end()) return false;
-  Lease* const lease = to_.claims.LeaseOf(known->second);
-  Waiter* const waiter = to_.claims.WaiterOf(known->second);
+  Lease* const lease = claims_.LeaseOf(known->second);
+  Waiter* const waiter = claims_.WaiterOf(known->second);
   DISTLOCK_CHECK((lease == nullptr) != (waiter == nullptr));
   const Want& has = lease != nullptr ? lease->reentry->want : waiter->spec.want;
   if (has.mode != in.want.mode || has.permits != in.want.permits || has.limit != in.want.limit) {
-    core_.Note({.kind = FactKind::kRefused, .refusal = RefusalReason::kNotSupported, .name = in.name, .detail = {}});
-    core_.Tell({in.session, in.request},
-               Refused{.reason = RefusalReason::kNotSupported, .cause = WhyNot(has, in.want), .holders = {}});
+    core_.Refuse({in.session, in.request}, in.name,
+                 {.reason = RefusalReason::kNotSupported, .cause = WhyNot(has, in.want)});
   } else if (lease != nullptr) {
-    to_.leases.Reacquire(session, *lease, in.request, Duration::zero());
+    leases_.Reacquire(session, *lease, in.request, Duration::zero());
   } else {
     session.waiters.emplace(in.request, waiter);
     Join(*waiter, in);
@@ -144,18 +138,16 @@ Refused Waiters::WhyItEnds(const Caller& caller, const LockName& name, bool answ
                            const std::string& trouble) const {
   const bool store_is_well = core_.store_up && trouble.empty();
   if (core_.now >= caller.deadline && !caller.one_try && (answered || store_is_well)) {
-    const LocalQueue* const queue = to_.queues.Find(name);
+    const LocalQueue* const queue = queues_.Find(name);
     if (queue != nullptr && queue->held_off_until > core_.now) return HeldOff(queue->held_off_until - core_.now);
     return Refused{.reason = RefusalReason::kWaitTimeout,
-                   .cause = {},
                    .holders = queue == nullptr ? HolderList() : HolderList(queue->holders)};
   }
   return Refused{.reason = RefusalReason::kStoreUnavailable,
                  .cause = !trouble.empty() ? trouble
                           : core_.store_up ? "no answer"
                                            : core_.store_trouble,
-                 .retry_after = kRetryMax,
-                 .holders = {}};
+                 .retry_after = kRetryMax};
 }
 
 // Refuses the callers that over() picks, for the reason that why() gives. False: no caller is left, and the waiter is
@@ -172,7 +164,7 @@ bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
     Refused refused = why(caller);
     if (waiter.bundle != nullptr) {
       refused.about = waiter.spec.name;
-      to_.bundles.DropCaller(*waiter.bundle, caller.listener.session, &refused);
+      bundles_.DropCaller(*waiter.bundle, caller.listener.session, &refused);
       if (last) return false;
       continue;
     }
@@ -189,12 +181,7 @@ bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
 
 void Waiters::TellRefused(const Waiter& waiter, const Caller& caller, Refused refused) {
   refused.waited = core_.now - caller.arrived;
-  core_.Note({.kind = FactKind::kRefused,
-              .value = refused.waited,
-              .refusal = refused.reason,
-              .name = waiter.spec.name,
-              .detail = {}});
-  core_.Tell(caller.listener, std::move(refused));
+  core_.Refuse(caller.listener, waiter.spec.name, std::move(refused));
 }
 
 void Waiters::Refuse(Waiter& waiter, const Refused& refused) {
@@ -218,7 +205,6 @@ bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& ho
         if (held_off > Duration::zero()) return HeldOff(held_off, queue_length);
         if (!shown) shown = HolderList(holders);
         return Refused{.reason = RefusalReason::kLockHeld,
-                       .cause = {},
                        .retry_after = std::max<Duration>(left, Duration::zero()),
                        .holders = *shown,
                        .queue_length = queue_length};
@@ -228,23 +214,22 @@ bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& ho
 size_t Waiters::Check() const {
   size_t deadlines = 0;
   size_t unplaced = 0;
-  to_.claims.ForEachWaiter([&](const Waiter& waiter) {
+  claims_.ForEachWaiter([&](const Waiter& waiter) {
     DISTLOCK_CHECK(waiter.op == 0 || core_.FindOp(waiter.op)->waiter == waiter.serial);
     CheckCallers(waiter);
     if (waiter.queued) {
-      const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);
+      const LocalQueue* const queue = queues_.Find(waiter.spec.name);
       DISTLOCK_CHECK(queue != nullptr && waiter.exists && waiter.answered);
     } else {
       DISTLOCK_CHECK(unplaced_.at(waiter.serial) == &waiter);
       // It is asked for again: by its own deadline, when the store is up, or when its owner is released.
-      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up ||
-                     to_.claims.ReleaseOf(waiter.spec.owner) != nullptr);
+      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up || claims_.ReleaseOf(waiter.spec.owner) != nullptr);
     }
     unplaced += !waiter.queued;
     deadlines += waiter.at != kNever;
   });
   DISTLOCK_CHECK(unplaced == unplaced_.size());
-  for (const auto& [session, waiter] : detached_) DISTLOCK_CHECK(to_.claims.WaiterOf(waiter->spec.owner) == waiter);
+  for (const auto& [session, waiter] : detached_) DISTLOCK_CHECK(claims_.WaiterOf(waiter->spec.owner) == waiter);
   return deadlines;
 }
 
@@ -260,7 +245,7 @@ void Waiters::CheckCallers(const Waiter& waiter) const {
     if (waiter.spec.detached) {
       DISTLOCK_CHECK(detached_.at(caller.listener.session) == &waiter);
     } else {
-      DISTLOCK_CHECK(to_.sessions.Find(caller.listener.session)->waiters.at(caller.listener.request) == &waiter);
+      DISTLOCK_CHECK(sessions_.Find(caller.listener.session)->waiters.at(caller.listener.request) == &waiter);
     }
   }
 }
@@ -268,7 +253,7 @@ void Waiters::CheckCallers(const Waiter& waiter) const {
 void Waiters::Cancel(Waiter& waiter, RequestId request) {
   TurnAway(
       waiter, [&](const Caller& caller) { return caller.listener.request == request; },
-      [](const Caller&) { return Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}}; });
+      [](const Caller&) { return Refused{.reason = RefusalReason::kCancelled}; });
 }
 
 }  // namespace distlock::core

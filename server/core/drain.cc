@@ -18,7 +18,7 @@ void BrokerDrain::Handle(const Drain& in) {
   core_.draining = true;
   deadline_ = deadline;
   if (!is_over_) core_.Arm(timer_, deadline);
-  const Refused draining{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}};
+  const Refused draining{.reason = RefusalReason::kDraining};
   for (const auto& [id, session] : of_.sessions.all()) {
     core_.Tell({id, 0}, Draining{in.timeout});
     of_.bundles.OrphanAllOf(*session, &draining);

@@ -200,15 +200,15 @@ void Leases::Handle(const core::Release& in) {
       }
     }
     FreeLost(in.session, in.acquire);
-    core_.Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
-    return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
+    core_.Note({.kind = FactKind::kAlreadyGone});
+    return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone});
   }
   if (Lease* const kept = claims_.LeaseOf(in.owner); kept != nullptr && kept->bundle != nullptr) {
     kept_parts_.LosePart(*kept, "its owner released it");
   }
   if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr) {
     if (in.token != 0 && in.token != lease->token) {
-      core_.Note({.kind = FactKind::kAlreadyGone, .name = in.name, .detail = {}});
+      core_.Note({.kind = FactKind::kAlreadyGone, .name = in.name});
       return core_.Tell(listener,
                         Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
     }

@@ -93,8 +93,8 @@ void Leases::OnReply(const Op& op, OpId id, StoreReply& reply) {
     ++renewed;
     OnRenewed(lease, op.sent);
   }
-  if (renewed > 0) core_.Note({.kind = FactKind::kRenewed, .count = renewed, .name = {}, .detail = {}});
-  if (failed > 0) core_.Note({.kind = FactKind::kRenewFailed, .count = failed, .name = {}, .detail = {}});
+  if (renewed > 0) core_.Note({.kind = FactKind::kRenewed, .count = renewed});
+  if (failed > 0) core_.Note({.kind = FactKind::kRenewFailed, .count = failed});
 }
 
 // A renewal sent at `sent` has started the ttl anew.

@@ -10,13 +10,12 @@
 //   Grants -> Sessions Leases Queues Waiters Bundles PendingReleases Claims
 //   Bundles -> Sessions Leases Waiters PendingReleases Claims
 //   Leases -> Sessions Renewals PendingReleases Claims, and Bundles by the hook kept_parts.h
-//   Queues -> Grants by the hook tend_news.h
 //   ForceCalls -> Leases PendingReleases Claims
 //   Downgrades -> Sessions Claims
 //   Adoptions -> Sessions Leases PendingReleases Claims
 //   RenewCalls -> Claims
-//   PendingReleases -> Claims, and Queues by the hook look_scheduler.h
-//   Sessions Renewals Claims Watches -> no part but the one of their deadlines
+//   PendingReleases -> Queues Claims
+//   Sessions Renewals Queues Claims Watches -> no part but the one that gets their deadlines or answers
 //
 // Thread: the shard's.
 #pragma once

@@ -128,11 +128,7 @@ void PendingReleases::Send(PendingRelease& release) {
 }
 
 void PendingReleases::SendCommand(PendingRelease& release) {
-  Op op;
-  op.sender = this;
-  op.owner = release.owner;
-  op.name = release.name;
-  SetOp(release, core_.SendOp(std::move(op)));
+  SetOp(release, core_.SendOp({.sender = this, .owner = release.owner, .name = release.name}));
   release.retry_at = core_.now + kAttemptMax;
   ++release.attempts;
   const bool spares_grants = IsRepeatable(release.owner);
@@ -172,8 +168,7 @@ void PendingReleases::OnTimer(PendingRelease& release) {
         release.listener,
         Refused{.reason = RefusalReason::kStoreUnavailable,
                 .cause = "the release has not been confirmed; it is repeated until it is, or the ttl has ended it",
-                .retry_after = kRetryMax,
-                .holders = {}});
+                .retry_after = kRetryMax});
     release.listener = {};
   }
   if (core_.now >= release.until) return Finish(release);
@@ -195,7 +190,7 @@ void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done == nullptr) return OnFailure(release, reply);
   // The end of a block is not announced.
   const Duration block = std::max(release.block, done->blocked_for);
-  if (block > Duration::zero()) looks_.LookBy(release.name, core_.now + block + kExpirySlack);
+  if (block > Duration::zero()) queues_.LookBy(release.name, core_.now + block + kExpirySlack);
   if (release.withdrawing) release.waiting = false;
   if (release.withdrawing ? !IsRepeatable(release.owner) : release.releasing == release.only_token) {
     release.holding = false;
@@ -239,7 +234,7 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
   const bool asked = release.listener.session != 0;
   if (release.token == 0 && (asked || was_holder)) {
     const FactKind kind = !asked ? FactKind::kGivenBack : was_holder ? FactKind::kReleased : FactKind::kAlreadyGone;
-    core_.Note({.kind = kind, .name = release.name, .detail = {}});
+    core_.Note({.kind = kind, .name = release.name});
   }
   core_.Tell(release.listener, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
                                         release.name, release.owner, release.token});

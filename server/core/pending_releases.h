@@ -15,15 +15,14 @@
 #include "absl/container/btree_map.h"
 #include "core/claims.h"
 #include "core/core_context.h"
-#include "core/look_scheduler.h"
 #include "core/part.h"
+#include "core/queues.h"
 
 namespace distlock::core {
 
 class PendingReleases final : public PartOf<PendingRelease> {
  public:
-  PendingReleases(CoreContext& core, Claims& claims, LookScheduler& looks)
-      : core_(core), claims_(claims), looks_(looks) {}
+  PendingReleases(CoreContext& core, Claims& claims, Queues& queues) : core_(core), claims_(claims), queues_(queues) {}
 
   // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else
   // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
@@ -70,7 +69,7 @@ class PendingReleases final : public PartOf<PendingRelease> {
 
   CoreContext& core_;
   Claims& claims_;
-  LookScheduler& looks_;
+  Queues& queues_;
   std::vector<OwnerId> gone_;
   size_t sent_ = 0;                                      // those with an op
   absl::btree_map<uint64_t, PendingRelease*> deferred_;  // in the order in which they are sent

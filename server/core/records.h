@@ -53,7 +53,7 @@ struct Waiter : PartRecord {
 struct Reentry {
   std::string label;
   Want want;
-  std::vector<RequestId> others;
+  std::vector<RequestId> others{};
 };
 
 // A lease on a stream: renewed here until it is released or lost, or its stream ends.
@@ -150,7 +150,7 @@ struct Bundle : PartRecord {
   struct Item {
     Acquire spec;
     uint64_t token = 0;  // of its grant
-    StoreTime since;
+    StoreTime since{};
     Instant made{};      // no later than the store made the grant
     Instant made_by{};   // no earlier than that
     bool taken = false;  // a lease of that owner is kept for it

@@ -20,7 +20,7 @@ void Leases::Reacquire(Session& session, Lease& lease, RequestId request, Durati
                   .hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1),
                   .replicas = core_.config.store.replicas};
   sessions_.Promise(session, lease, granted);
-  core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name, .detail = {}});
+  core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
   core_.Tell({session.id, request}, std::move(granted));
 }
 

@@ -34,7 +34,7 @@ void Sessions::Handle(const Heartbeat& in) {
   session.heartbeat_at = core_.now;
   session.promised_until = core_.now + core_.config.validity;
   core_.Arm(session, session.promised_until);
-  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.Shortened(core_.config.validity), .limits = {}};
+  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.Shortened(core_.config.validity)};
   CollectLimits(session, ack);
   core_.Tell({session.id, 0}, std::move(ack));
 }

@@ -18,7 +18,7 @@ namespace distlock::core {
 
 void StreamEnds::OnTimer(Session& session) {
   if (session.kind == SessionKind::kHold) return of_.sessions.PromiseOnHold(session);
-  core_.Note({.kind = FactKind::kSessionLapsed, .name = {}, .detail = {}});
+  core_.Note({.kind = FactKind::kSessionLapsed});
   const std::string cause = "no heartbeat for a whole validity";
   for (Lease* lease : Leases::Of(session)) {
     of_.leases.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
@@ -54,7 +54,7 @@ void StreamEnds::Handle(const StreamEnded& in) {
     EndLeases(*session);
     return of_.sessions.Forget(*session);
   }
-  if (of_.waiters.DropCall(in.session) || of_.bundles.DropCall(in.session) || of_.renew_calls.Drop(in.session)) return;
+  if (of_.waiters.DropCall(in.session) || of_.bundles.DropCall(in.session)) return;
   of_.watches.StopWatching(in.session);
 }
 
@@ -67,7 +67,7 @@ void StreamEnds::Handle(const HolderDied& in) {
     Close(*session, StreamEnd::kHolderDied);
   }
   const uint32_t freed = of_.leases.FreeEndingOf(in.session);
-  if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .name = {}, .detail = in.who});
+  if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .detail = in.who});
 }
 
 void StreamEnds::EndLeases(const Session& session) {
@@ -96,6 +96,7 @@ void StreamEnds::DropCalls(SessionId session) {
   of_.downgrades.Drop(session);
   of_.force_calls.Drop(session);
   of_.adoptions.Drop(session);
+  of_.renew_calls.Drop(session);
 }
 
 }  // namespace distlock::core

@@ -29,17 +29,16 @@ class Leases;
 
 class Waiters final : public PartOf<Waiter> {
  public:
-  // The parts that waiters call.
-  struct Neighbours {
-    Sessions& sessions;
-    Leases& leases;
-    Queues& queues;
-    Grants& grants;
-    Bundles& bundles;
-    PendingReleases& releases;
-    Claims& claims;
-  };
-  Waiters(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+  Waiters(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
+          Queues& queues, Grants& grants, Bundles& bundles)
+      : core_(core),
+        claims_(claims),
+        releases_(releases),
+        sessions_(sessions),
+        leases_(leases),
+        queues_(queues),
+        grants_(grants),
+        bundles_(bundles) {}
 
   void Handle(Acquire& in);
   // Waits for the next part of a bundle, with the bundle's callers.
@@ -85,7 +84,7 @@ class Waiters final : public PartOf<Waiter> {
   // Until when an attempt whose answer is not known may take effect.
   Instant LatestRun(const Waiter& waiter) const;
 
-  bool IsIdle() const override { return to_.claims.waiters() == 0; }
+  bool IsIdle() const override { return claims_.waiters() == 0; }
   size_t Check() const override;
 
  private:
@@ -118,7 +117,13 @@ class Waiters final : public PartOf<Waiter> {
                         uint32_t queue_length, Duration held_off);
 
   CoreContext& core_;
-  const Neighbours to_;
+  Claims& claims_;
+  PendingReleases& releases_;
+  Sessions& sessions_;
+  Leases& leases_;
+  Queues& queues_;
+  Grants& grants_;
+  Bundles& bundles_;
   absl::btree_map<uint64_t, Waiter*> unplaced_;   // by serial: without a place in the store's queue
   absl::btree_map<SessionId, Waiter*> detached_;  // calls that wait for a detached grant
 };

@@ -21,10 +21,10 @@ struct LostParts final : KeptParts {
 struct Keeper : Alone {
   Keeper() { sessions.Open({1, SessionKind::kSession}, kNever); }
 
-  Looks looks;
+  Queues queues{core, none};
   LostParts parts;
   Claims claims{core};
-  PendingReleases releases{core, claims, looks};
+  PendingReleases releases{core, claims, queues};
   Sessions sessions{core, none};
   Leases leases{core, claims, sessions, parts, releases};
 
