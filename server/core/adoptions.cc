@@ -30,11 +30,8 @@ void Adoptions::Handle(Adopt& in) {
   if (session == nullptr) return;  // ended meanwhile: its end answers everything
   if (core_.draining) return RefuseAtOnce(in, RefusalReason::kDraining, "");
   if (!core_.Supports(in.want)) return RefuseAtOnce(in, RefusalReason::kNotSupported, kNoPermits);
-  if (session->leases.size() + session->waiters.size() + session->bundles.size() + in.hold_count >
-      core_.config.max_leases_per_session) {
-    return RefuseAtOnce(
-        in, RefusalReason::kQuotaExceeded,
-        "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
+  if (std::string why = sessions_.WhyFull(*session, in.hold_count); !why.empty()) {
+    return RefuseAtOnce(in, RefusalReason::kQuotaExceeded, std::move(why));
   }
   if (!in.reentry.empty() && session->reentrant.contains({in.name, in.reentry})) {
     return RefuseAtOnce(in, RefusalReason::kInvalidArgument,
@@ -210,18 +207,15 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
     session.reentrant[{in.name, in.reentry}] = in.owner;
   }
   leases_.Keep(std::move(owned), sent);
-  session.leases.emplace(holds.front(), &lease);
-  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
-  Granted granted{.name = in.name,
+  core_.Note({.kind = FactKind::kAdopted, .name = in.name});
+  sessions_.Give(session, holds.front(), lease,
+                 {.name = in.name,
                   .mode = in.want.mode,
                   .owner = in.owner,
                   .token = in.token,
                   .since = done.since,
                   .ttl = done.ttl,
-                  .replicas = core_.config.store.replicas};
-  sessions_.Promise(session, lease, granted);
-  core_.Note({.kind = FactKind::kAdopted, .name = in.name});
-  core_.Tell(lease.listener, std::move(granted));
+                  .replicas = core_.config.store.replicas});
   for (size_t i = 1; i < holds.size(); ++i) leases_.Reacquire(session, lease, holds[i], Duration::zero());
   leases_.Arm(lease);
 }

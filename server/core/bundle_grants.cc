@@ -22,20 +22,8 @@ bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   kept.made = news.made;
   kept.made_by = news.made_by;
   kept.taken = true;
-  auto owned = std::make_unique<Lease>(leases_);
-  Lease& lease = *owned;
-  lease.name = kept.spec.name;
-  lease.owner = kept.spec.owner;
-  lease.token = news.token;
-  lease.ttl = kept.spec.ttl;
-  lease.lock_delay = kept.spec.lock_delay;
-  lease.granted = core_.now;
-  lease.deadline = news.deadline;
-  lease.on_disconnect = kept.spec.on_disconnect;
-  lease.resume = kept.spec.resume;
-  lease.may_run_until = bundle.may_run_until;
+  Lease& lease = leases_.Keep(kept.spec, news, bundle.may_run_until);
   lease.bundle = &bundle;
-  leases_.Keep(std::move(owned), news.deadline - lease.ttl + core_.Margin(lease.ttl));
   leases_.Arm(lease);
   return true;
 }
@@ -75,13 +63,8 @@ void Bundles::TakeAnew(Bundle& bundle) {
   const Duration promised = std::max(made_by + max_hold - core_.now, Duration::zero());
   for (Bundle::Item& part : bundle.parts) {
     Lease& lease = *claims_.LeaseOf(part.spec.owner);
-    PendingRelease& release = releases_.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
-                                              lease.ttl + lease.lock_delay, lease.token);
-    release.may_run_until = lease.may_run_until;
-    release.order_lost = lease.may_run_until > core_.now;
     part.taken = false;
-    leases_.Forget(lease);
-    releases_.PursueLater(release, promised);
+    leases_.ReleaseLater(lease, promised, lease.lock_delay);
   }
   AskForNext(bundle);
 }
@@ -110,14 +93,11 @@ void Bundles::GrantAll(Bundle& bundle) {
       granted.waited = core_.Shortened(waited);
       if (bundle.detached) {
         granted.valid_for = core_.Shortened(BelieveUntil(lease) - core_.now);
+        core_.Tell(listener, granted);
       } else {
-        Session& session = *sessions_.Find(listener.session);
         lease.listener = listener;
-        session.leases.emplace(listener.request, &lease);
-        session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
-        sessions_.Promise(session, lease, granted);
+        sessions_.Give(*sessions_.Find(listener.session), listener.request, lease, granted);
       }
-      core_.Tell(listener, granted);
     }
     core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
     if (bundle.detached) {

@@ -57,11 +57,7 @@ void Bundles::Handle(AcquireAll& in) {
 
 // Empty: the request can be tried.
 std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const {
-  if (session != nullptr) {
-    const size_t has = session->leases.size() + session->waiters.size() + session->bundles.size();
-    if (has + in.parts.size() <= core_.config.max_leases_per_session) return "";
-    return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
-  }
+  if (session != nullptr) return sessions_.WhyFull(*session, in.parts.size());
   const bool in_use = std::ranges::any_of(in.parts, [&](const Acquire& part) { return claims_.IsInUse(part.owner); });
   return in_use ? kRequestIdInUse : "";
 }
@@ -156,7 +152,7 @@ void Bundles::OnLateReply(const Op& op) {
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const OwnerId& owner = op.owners[i];
     if (claims_.IsKnown(owner)) continue;
-    releases_.Pursue(releases_.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
+    releases_.Withdraw(op.names[i], owner, kAttemptMax);
   }
 }
 
@@ -261,10 +257,7 @@ void Bundles::End(Bundle& bundle, bool keep) {
       waiter->bundle = nullptr;
       keep ? waiters_.Orphan(*waiter, nullptr) : waiters_.Withdraw(*waiter);
     } else if (bundle.may_run_until != Instant{} && claims_.LeaseOf(owner) == nullptr) {
-      PendingRelease& release = releases_.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
-                                                part.spec.ttl + part.spec.lock_delay, 0);
-      release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
-      release.order_lost |= bundle.may_run_until > core_.now;
+      PendingRelease& release = releases_.Undo(part.spec, bundle.may_run_until, bundle.may_run_until > core_.now);
       keep&& IsTry(owner) ? releases_.PursueLater(release, core_.KeepForNextTry()) : releases_.Pursue(release);
     }
   }

@@ -214,7 +214,7 @@ bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& ho
 size_t Waiters::Check() const {
   size_t deadlines = 0;
   size_t unplaced = 0;
-  claims_.ForEachWaiter([&](const Waiter& waiter) {
+  claims_.ForEach(&Claim::waiter, [&](const Waiter& waiter) {
     DISTLOCK_CHECK(waiter.op == 0 || core_.FindOp(waiter.op)->waiter == waiter.serial);
     CheckCallers(waiter);
     if (waiter.queued) {

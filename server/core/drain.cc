@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/bundles.h"
-#include "core/check.h"
 #include "core/leases.h"
 #include "core/sessions.h"
 #include "core/waiters.h"
@@ -58,9 +57,6 @@ void BrokerDrain::EndLeasesOf(Session& session) {
     of_.leases.End(*lease);
   }
 }
-
-// A drain sends no commands of its own.
-void BrokerDrain::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
 
 void BrokerDrain::FinishWhenEmpty() {
   if (!core_.draining || is_over_) return;

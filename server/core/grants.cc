@@ -71,31 +71,15 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
 
-  auto owned = std::make_unique<Lease>(leases_);
-  Lease& lease = *owned;
-  lease.name = waiter.spec.name;
-  lease.owner = waiter.spec.owner;
+  Lease& lease = leases_.Keep(waiter.spec, news, waiters_.LatestRun(waiter));
   lease.listener = listener;
-  lease.token = granted.token;
-  lease.ttl = granted.ttl;
-  lease.lock_delay = waiter.spec.lock_delay;
-  lease.has_min_hold = waiter.spec.min_hold > Duration::zero();
-  lease.granted = core_.now;
-  lease.deadline = news.deadline;
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
-  lease.on_disconnect = waiter.spec.on_disconnect;
-  lease.resume = waiter.spec.resume;
-  lease.may_run_until = waiters_.LatestRun(waiter);
-  leases_.Keep(std::move(owned), lease.deadline - lease.ttl + core_.Margin(lease.ttl));
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;
   waiter.spec.reentry.clear();  // what may be taken again is the lease now
   waiters_.Forget(waiter);
-  session.leases.emplace(lease.listener.request, &lease);
-  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
-  sessions_.Promise(session, lease, granted);
-  core_.Tell(lease.listener, granted);
+  sessions_.Give(session, listener.request, lease, std::move(granted));
   if (!label.empty()) {
     session.reentrant[{lease.name, label}] = lease.owner;
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want});
@@ -178,7 +162,7 @@ void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews
   if (claims_.LeaseOf(owner) != nullptr || claims_.IsLeft(owner)) return;  // old news
   if (IsRepeatable(owner)) return;         // another broker may have granted it to a repeat; only the ttl ends it
   if (core_.now >= news.deadline) return;  // it has expired, unless its owner has renewed it elsewhere
-  releases_.Pursue(releases_.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl, 0));
+  releases_.Withdraw(name, owner, news.ttl);
 }
 
 void Grants::OnReply(const Op& op, OpId id, StoreReply& reply) {
@@ -189,8 +173,6 @@ void Grants::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   Rejoin(queues_.OnTended(op, id, done));
 }
-
-void Grants::OnDue(PartRecord&) { DISTLOCK_CHECK(false); }
 
 void Grants::RejoinAll() { Rejoin(queues_.Everybody()); }
 

@@ -24,20 +24,6 @@ class Queues;
 class Sessions;
 class Waiters;
 
-// How the news of a grant came.
-enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
-
-// A grant as the news tells it. `deadline` is D: counted from before the store was told.
-struct GrantNews {
-  uint64_t token = 0;
-  StoreTime since{};
-  Instant made{};     // no later than the store made it
-  Instant made_by{};  // no earlier than that
-  Duration ttl{};
-  Instant deadline{};
-  Arrival arrival = Arrival::kAnswer;
-};
-
 class Grants final : public Part {
  public:
   Grants(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
@@ -57,8 +43,6 @@ class Grants final : public Part {
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
   // A queue was tended.
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  void OnDue(PartRecord& due) override;
-  size_t Check() const override { return 0; }
   // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one. Nor
   // may a waiter learn of a grant there by a tend, which does not ask whether another server gives it away (see
   // lua/README.md, hold-off).

@@ -69,8 +69,8 @@ PendingRelease& Leases::StartRelease(const Lease& lease, Duration block) {
   return release;
 }
 
-void Leases::ReleaseLater(Lease& lease, Duration time) {
-  PendingRelease& release = StartRelease(lease, Duration::zero());
+void Leases::ReleaseLater(Lease& lease, Duration time, Duration block) {
+  PendingRelease& release = StartRelease(lease, block);
   Forget(lease);
   releases_.PursueLater(release, time);
 }
@@ -150,14 +150,14 @@ void Leases::Forget(Lease& lease) {
 
 bool Leases::AllAreResumed() const {
   bool all = true;
-  claims_.ForEachLease([&](const Lease& lease) { all = all && lease.resume && !lease.ending; });
+  claims_.ForEach(&Claim::lease, [&](const Lease& lease) { all = all && lease.resume && !lease.ending; });
   return all;
 }
 
 size_t Leases::Check() const {
   size_t at_risk = 0;
   size_t ending = 0;
-  claims_.ForEachLease([&](const Lease& lease) {
+  claims_.ForEach(&Claim::lease, [&](const Lease& lease) {
     DISTLOCK_CHECK(lease.token != 0);
     // It is looked at before D, and no promise goes further.
     DISTLOCK_CHECK(lease.at <= lease.deadline && lease.promised_until <= lease.deadline);

@@ -18,6 +18,22 @@ std::string WhyNotRenewed(const StoreReply& reply) {
 
 }  // namespace
 
+Lease& Leases::Keep(const Acquire& spec, const GrantNews& news, Instant may_run_until) {
+  auto lease = std::make_unique<Lease>(*this);
+  lease->name = spec.name;
+  lease->owner = spec.owner;
+  lease->token = news.token;
+  lease->ttl = news.ttl;
+  lease->lock_delay = spec.lock_delay;
+  lease->has_min_hold = spec.min_hold > Duration::zero();
+  lease->granted = core_.now;
+  lease->deadline = news.deadline;
+  lease->on_disconnect = spec.on_disconnect;
+  lease->resume = spec.resume;
+  lease->may_run_until = may_run_until;
+  return Keep(std::move(lease), news.deadline - news.ttl + core_.Margin(news.ttl));
+}
+
 Lease& Leases::Keep(std::unique_ptr<Lease> lease, Instant sent) {
   lease->serial = core_.NextSerial();
   renewals_.Schedule(*lease, sent);

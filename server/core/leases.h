@@ -34,6 +34,9 @@ class Leases final : public PartOf<Lease> {
         releases_(releases),
         renewals_(core, *this) {}
 
+  // Begins to renew what was granted as `spec` says. An acquire whose answer is not known may take effect until
+  // `may_run_until`. As below.
+  Lease& Keep(const Acquire& spec, const GrantNews& news, Instant may_run_until);
   // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
   // The caller lists it with its session and must then Arm it.
   Lease& Keep(std::unique_ptr<Lease> lease, Instant sent);
@@ -53,8 +56,8 @@ class Leases final : public PartOf<Lease> {
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. Nobody gets it for `block`.
   void Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold = false);
-  // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
-  void ReleaseLater(Lease& lease, Duration time);
+  // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed. As Release.
+  void ReleaseLater(Lease& lease, Duration time, Duration block = Duration::zero());
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
   void End(Lease& lease);
   // The process behind the stream has ended: frees what waits for the end of its belief. Returns how many.

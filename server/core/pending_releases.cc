@@ -42,6 +42,18 @@ PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owne
   return *slot;
 }
 
+PendingRelease& PendingReleases::Undo(const Acquire& spec, Instant may_run_until, bool order_lost) {
+  PendingRelease& release =
+      Start(spec.name, spec.owner, /*waiting=*/true, Duration::zero(), spec.ttl + spec.lock_delay, 0);
+  release.may_run_until = std::max(release.may_run_until, may_run_until);
+  release.order_lost |= order_lost;
+  return release;
+}
+
+void PendingReleases::Withdraw(const LockName& name, const OwnerId& owner, Duration lifetime) {
+  Pursue(Start(name, owner, /*waiting=*/true, Duration::zero(), lifetime, 0));
+}
+
 void PendingReleases::Release(const core::Release& in) {
   const Listener listener{in.session, in.request};
   PendingRelease& release =
@@ -89,7 +101,7 @@ bool PendingReleases::IsKept(const OwnerId& owner) const {
 
 void PendingReleases::OnStoreUp() {
   std::vector<PendingRelease*> unsent;
-  claims_.ForEachRelease([&](PendingRelease& release) {
+  claims_.ForEach(&Claim::release, [&](PendingRelease& release) {
     // One that waits until a late acquire must have run would be too early.
     const bool early = release.retry_at == release.may_run_until || core_.now < release.not_before || !IsOpen(release);
     if (release.op == 0 && !early) unsent.push_back(&release);
@@ -245,7 +257,7 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
 size_t PendingReleases::Check() const {
   size_t sent = 0;
   size_t deferred = 0;
-  claims_.ForEachRelease([&](const PendingRelease& release) {
+  claims_.ForEach(&Claim::release, [&](const PendingRelease& release) {
     DISTLOCK_CHECK(release.at <= release.until);
     DISTLOCK_CHECK(IsOpen(release) || core_.now < release.withdraws_until);
     DISTLOCK_CHECK(release.listener.session == 0 || release.at <= release.answer_until);

@@ -29,6 +29,11 @@ class PendingReleases final : public PartOf<PendingRelease> {
   // `lifetime`: how long the store may keep it. The caller may fill in more of the record, and must then Pursue it.
   PendingRelease& Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
                         uint64_t only_token);
+  // The record that undoes what an acquire has taken, or may take until `may_run_until`. `order_lost`: a connection
+  // broke with it. The caller must Pursue it.
+  PendingRelease& Undo(const Acquire& spec, Instant may_run_until, bool order_lost);
+  // A late answer has shown that the store has something of `owner` that nobody here wants.
+  void Withdraw(const LockName& name, const OwnerId& owner, Duration lifetime);
   // Sends it now, or after the answer to the command in flight.
   void Pursue(PendingRelease& release);
   // Withdraws or releases it once `time` has passed: its request may come again until then. See Pursue.

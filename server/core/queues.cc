@@ -69,9 +69,6 @@ std::vector<OwnerId> Queues::WhomToAskFor(LocalQueue& queue) const {
   return asked;
 }
 
-// Tends are another part's.
-void Queues::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
-
 std::vector<Waiter*> Queues::OnTended(const Op& op, OpId id, const TendDone* done) {
   std::vector<Waiter*> lost;
   const auto found = queues_.find(op.name);

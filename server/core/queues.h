@@ -43,7 +43,6 @@ class Queues final : public PartOf<LocalQueue> {
   void TendAll();
   void OnStoreUp() override { TendAll(); }
   void OnTimer(LocalQueue& queue) override { Tend(queue); }
-  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The answer to the tend `id`; null: it failed. Returns the waiters whose places the store has forgotten, in the
   // order in which they had them.
   std::vector<Waiter*> OnTended(const Op& op, OpId id, const TendDone* done);

@@ -49,6 +49,20 @@ struct Waiter : PartRecord {
   std::string trouble;    // why the store could not answer
 };
 
+// How the news of a grant came.
+enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
+
+// A grant as the news tells it. `deadline` is D: counted from before the store was told.
+struct GrantNews {
+  uint64_t token = 0;
+  StoreTime since{};
+  Instant made{};     // no later than the store made it
+  Instant made_by{};  // no earlier than that
+  Duration ttl{};
+  Instant deadline{};
+  Arrival arrival = Arrival::kAnswer;
+};
+
 // Of a lease that its session may take again: the requests that have it, besides Lease::listener.
 struct Reentry {
   std::string label;

@@ -9,7 +9,6 @@
 namespace distlock::core {
 
 void Leases::Reacquire(Session& session, Lease& lease, RequestId request, Duration waited) {
-  session.leases.emplace(request, &lease);
   lease.reentry->others.push_back(request);
   Granted granted{.name = lease.name,
                   .mode = lease.reentry->want.mode,
@@ -19,9 +18,8 @@ void Leases::Reacquire(Session& session, Lease& lease, RequestId request, Durati
                   .waited = core_.Shortened(waited),
                   .hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1),
                   .replicas = core_.config.store.replicas};
-  sessions_.Promise(session, lease, granted);
   core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
-  core_.Tell({session.id, request}, std::move(granted));
+  sessions_.Give(session, request, lease, std::move(granted));
 }
 
 bool Leases::LeaveOne(Lease& lease, RequestId request) {

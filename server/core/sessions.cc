@@ -39,6 +39,12 @@ void Sessions::Handle(const Heartbeat& in) {
   core_.Tell({session.id, 0}, std::move(ack));
 }
 
+std::string Sessions::WhyFull(const Session& session, size_t more) const {
+  const size_t has = session.leases.size() + session.waiters.size() + session.bundles.size();
+  if (has + more <= core_.config.max_leases_per_session) return "";
+  return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
+}
+
 // Leases that end before the promise would. In calm times a lower bound of all ends spares the walk.
 void Sessions::CollectLimits(Session& session, HeartbeatAck& ack) const {
   if (session.least_belief >= session.promised_until) return;
@@ -63,6 +69,13 @@ void Sessions::PromiseOnHold(Session& session) {
   if (session.leases.empty()) return;
   const Lease& lease = *session.leases.begin()->second;  // a Hold has one
   core_.Arm(session, core_.now + std::min(core_.config.validity, lease.ttl) / 3);
+}
+
+void Sessions::Give(Session& session, RequestId request, Lease& lease, Granted granted) {
+  session.leases.emplace(request, &lease);
+  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
+  Promise(session, lease, granted);
+  core_.Tell({session.id, request}, std::move(granted));
 }
 
 void Sessions::Promise(Session& session, Lease& lease, Granted& granted) {

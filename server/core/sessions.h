@@ -22,8 +22,10 @@ class Sessions {
   // `drain_deadline`: when the drain ends, if the broker drains.
   void Open(const OpenSession& in, Instant drain_deadline);
   void Handle(const Heartbeat& in);
-  // Fills in how long a grant may be believed in, and remembers it.
-  void Promise(Session& session, Lease& lease, Granted& granted);
+  // Whether the session may have so many more leases and waiters. Empty: it may; else why not.
+  std::string WhyFull(const Session& session, size_t more) const;
+  // The request of the session has the lease from now on: lists it, promises how long it may be believed in, and tells.
+  void Give(Session& session, RequestId request, Lease& lease, Granted granted);
   // What its client may be told now of a lease that it holds. It is a promise where the client has a Hold.
   struct Belief {
     Duration since_granted{};
@@ -44,6 +46,7 @@ class Sessions {
   const absl::btree_map<SessionId, std::unique_ptr<Session>>& all() const { return sessions_; }
 
  private:
+  void Promise(Session& session, Lease& lease, Granted& granted);
   void CollectLimits(Session& session, HeartbeatAck& ack) const;
 
   CoreContext& core_;

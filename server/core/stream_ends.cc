@@ -5,7 +5,6 @@
 
 #include "core/adoptions.h"
 #include "core/bundles.h"
-#include "core/check.h"
 #include "core/downgrades.h"
 #include "core/force_calls.h"
 #include "core/leases.h"
@@ -29,9 +28,6 @@ void StreamEnds::OnTimer(Session& session) {
   OrphanWaiters(session, nullptr);
   Close(session, StreamEnd::kLapsed);
 }
-
-// A stream sends no commands of its own.
-void StreamEnds::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
 
 size_t StreamEnds::Check() const { return of_.sessions.Check(); }
 

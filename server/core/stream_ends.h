@@ -44,7 +44,6 @@ class StreamEnds final : public PartOf<Session> {
   void Handle(const HolderDied& in);
   // No heartbeat has come in time; a Hold is promised again.
   void OnTimer(Session& session) override;
-  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   size_t Check() const override;
 
   // Their clients did not give them up: see Waiters::Orphan.

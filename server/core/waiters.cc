@@ -30,10 +30,8 @@ void Waiters::Handle(Acquire& in) {
         session->bundles.contains(in.request)) {
       return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
     }
-    if (session->leases.size() + session->waiters.size() + session->bundles.size() >=
-        core_.config.max_leases_per_session) {
-      return refuse(RefusalReason::kQuotaExceeded,
-                    "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
+    if (std::string why = sessions_.WhyFull(*session, 1); !why.empty()) {
+      return refuse(RefusalReason::kQuotaExceeded, std::move(why));
     }
     if (!in.reentry.empty() && Reenter(*session, in)) return;
     EndOtherTry(in);
@@ -143,7 +141,7 @@ void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
   if (is_granted) releases_.OnReachedNobody(op.owner);
   const bool took_effect = is_granted || std::holds_alternative<AcquireQueued>(reply.outcome);
   if (took_effect && !claims_.IsKnown(op.owner)) {
-    releases_.Pursue(releases_.Start(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
+    releases_.Withdraw(op.name, op.owner, kAttemptMax);
   }
 }
 
@@ -305,14 +303,8 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
   // must be done: when that grant has been released through another broker, the repeat may have a place in the queue.
   const bool told = waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && claims_.IsLeft(waiter.spec.owner);
   const bool may_exist = waiter.exists || waiter.op != 0 || may_run_until != Instant{};
-  if (may_exist && !told) {
-    PendingRelease& release = releases_.Start(waiter.spec.name, waiter.spec.owner, /*waiting=*/true, Duration::zero(),
-                                              waiter.spec.ttl + waiter.spec.lock_delay, 0);
-    release.may_run_until = std::max(release.may_run_until, may_run_until);
-    release.order_lost |= waiter.may_run_until > core_.now;
-    return &release;
-  }
-  return nullptr;
+  if (!may_exist || told) return nullptr;
+  return &releases_.Undo(waiter.spec, may_run_until, waiter.may_run_until > core_.now);
 }
 
 void Waiters::Forget(Waiter& waiter) {
