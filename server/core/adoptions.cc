@@ -216,7 +216,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
                   .since = done.since,
                   .ttl = done.ttl,
                   .replicas = core_.config.store.replicas});
-  for (size_t i = 1; i < holds.size(); ++i) leases_.Reacquire(session, lease, holds[i], Duration::zero());
+  for (size_t i = 1; i < holds.size(); ++i) sessions_.Reacquire(session, lease, holds[i], Duration::zero());
   leases_.Arm(lease);
 }
 

@@ -41,7 +41,7 @@ void Broker::Handle(const Cancel& in) {
   if (session == nullptr) return;
   if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
     core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled});
-    if (leases_.LeaveOne(*lease->second, in.acquire)) return;
+    if (sessions_.LeaveOne(*lease->second, in.acquire)) return;
     return leases_.Release(*lease->second, Listener{}, Duration::zero());
   }
   if (adoptions_.Cancel(in.session, in.acquire)) return;

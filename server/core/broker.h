@@ -98,7 +98,7 @@ class Broker {
   PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};
   Leases leases_{core_, claims_, sessions_, bundles_, releases_};
-  Waiters waiters_{core_, claims_, releases_, sessions_, leases_, queues_, grants_, bundles_};
+  Waiters waiters_{core_, claims_, releases_, sessions_, queues_, grants_, bundles_};
   Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
   Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_};
   Watches watches_{core_};

@@ -7,7 +7,6 @@
 
 #include "core/bundles.h"
 #include "core/check.h"
-#include "core/leases.h"
 #include "core/limits.h"
 #include "core/look_in.h"
 #include "core/refusal_causes.h"
@@ -105,7 +104,7 @@ bool Waiters::Reenter(Session& session, const Acquire& in) {
     core_.Refuse({in.session, in.request}, in.name,
                  {.reason = RefusalReason::kNotSupported, .cause = WhyNot(has, in.want)});
   } else if (lease != nullptr) {
-    leases_.Reacquire(session, *lease, in.request, Duration::zero());
+    sessions_.Reacquire(session, *lease, in.request, Duration::zero());
   } else {
     session.waiters.emplace(in.request, waiter);
     Join(*waiter, in);

@@ -47,11 +47,11 @@ void BrokerDrain::OnDue(PartRecord&) {
 }
 
 void BrokerDrain::EndLeasesOf(Session& session) {
-  for (Lease* lease : Leases::Of(session)) {
+  for (Lease* lease : Sessions::LeasesOf(session)) {
     if (lease->resume) continue;
     of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
-    of_.leases.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
-                                       "the broker shut down and its drain timeout passed"});
+    of_.sessions.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
+                                         "the broker shut down and its drain timeout passed"});
     // Its client lives and believes until it hears of this.
     if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
     of_.leases.End(*lease);

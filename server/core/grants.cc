@@ -85,7 +85,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want});
   }
   for (const Caller& caller : others)
-    leases_.Reacquire(session, lease, caller.listener.request, core_.now - caller.arrived);
+    sessions_.Reacquire(session, lease, caller.listener.request, core_.now - caller.arrived);
   leases_.Arm(lease);
 }
 

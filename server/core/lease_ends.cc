@@ -18,7 +18,7 @@ void Leases::NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::
 void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, cause);
   NoteEnd(lease, FactKind::kLost, reason, cause);
-  TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
+  sessions_.TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
   if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
   if (core_.now < lease.adopted_until) {
     BeginEnding(lease);
@@ -33,7 +33,7 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
 // The lease is promised to nobody any more, and not renewed.
 void Leases::BeginEnding(Lease& lease) {
   lease.had_by = lease.listener;
-  Unlist(lease);
+  sessions_.Unlist(lease);
   lease.ending = true;
   if (lease.at_risk) at_risk_.erase(lease.serial);
   lease.at_risk = false;
@@ -134,7 +134,7 @@ void Leases::FreeLost(SessionId session, RequestId acquire) {
 void Leases::Move(Lease& lease) {
   if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, "another session took it over");
   const std::string cause = "another session took it over";
-  if (!lease.ending) TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kMoved, cause});
+  if (!lease.ending) sessions_.TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kMoved, cause});
   NoteEnd(lease, FactKind::kMoved, LostReason::kMoved, cause);
   Forget(lease);
 }
@@ -144,7 +144,7 @@ void Leases::Forget(Lease& lease) {
   if (lease.at_risk) at_risk_.erase(lease.serial);
   renewals_.Remove(lease);
   if (lease.free_at != kNever) ending_of_.erase({lease.had_by.session, lease.had_by.request, lease.serial});
-  Unlist(lease);
+  sessions_.Unlist(lease);
   claims_.EndLease(lease.owner);
 }
 
@@ -193,7 +193,7 @@ void Leases::Handle(const core::Release& in) {
     if (const Session* const session = sessions_.Find(in.session); session != nullptr) {
       if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
         Lease& taken = *lease->second;
-        if (LeaveOne(taken, in.acquire)) {
+        if (sessions_.LeaveOne(taken, in.acquire)) {
           return core_.Tell(listener, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
         }
         return EndByClient(taken, listener, in.lapsed);
@@ -213,7 +213,7 @@ void Leases::Handle(const core::Release& in) {
                         Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
     }
     if (lease->listener.session != in.session || lease->reentry != nullptr) {
-      TellHolder(*lease, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->token});
+      sessions_.TellHolder(*lease, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->token});
     }
     return EndByClient(*lease, listener, in.lapsed);
   }
@@ -226,7 +226,7 @@ void Leases::Force(Lease& lease, const std::string& reason) {
   lease.lock_delay = Duration::zero();
   if (lease.ending) return;  // it is freed in its time
   NoteEnd(lease, FactKind::kLost, LostReason::kForced, reason);
-  TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kForced, reason});
+  sessions_.TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kForced, reason});
   // The client lives, and believes in the lease until it hears of this.
   lease.on_disconnect = OnDisconnect::kSafe;
   End(lease);

@@ -122,7 +122,7 @@ void Leases::OnRenewed(Lease& lease, Instant sent) {
     lease.at_risk = false;
     at_risk_.erase(lease.serial);
     const Sessions::Belief belief = sessions_.PromiseNow(lease);
-    TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for});
+    sessions_.TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for});
   }
   Arm(lease);
 }
@@ -133,7 +133,8 @@ void Leases::MarkAtRisk(Lease& lease, const std::string& cause) {
   at_risk_.emplace(lease.serial, &lease);
   core_.Note({.kind = FactKind::kAtRisk, .name = lease.name, .detail = cause});
   const Sessions::Belief belief = sessions_.PromiseNow(lease);
-  TellHolder(lease, AtRisk{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for, cause});
+  sessions_.TellHolder(lease,
+                       AtRisk{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for, cause});
 }
 
 }  // namespace distlock::core

@@ -71,15 +71,6 @@ class Leases final : public PartOf<Lease> {
   // Forgets the lease. The store is told nothing.
   void Forget(Lease& lease);
 
-  // ---- leases that are taken more than once
-  // One more request of the session has the lease.
-  void Reacquire(Session& session, Lease& lease, RequestId request, Duration waited);
-  // One request gives up what others still have. False: it is the last one.
-  bool LeaveOne(Lease& lease, RequestId request);
-  void TellHolder(const Lease& lease, const Event& event);
-  // Each lease of the session once.
-  static std::vector<Lease*> Of(const Session& session);
-
   size_t size() const { return claims_.leases(); }
   // The clients of all leases that are left adopt them when their streams end. Looks at each of them.
   bool AllAreResumed() const;
@@ -91,7 +82,6 @@ class Leases final : public PartOf<Lease> {
   void MarkAtRisk(Lease& lease, const std::string& cause);
   void Lose(Lease& lease, LostReason reason, std::string cause);
   void EndByClient(Lease& lease, Listener listener, bool lapsed);
-  void Unlist(Lease& lease);
   void CheckHolder(const Lease& lease) const;
   void BeginEnding(Lease& lease);
   void FreeAt(Lease& lease, Instant at);

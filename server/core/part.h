@@ -6,7 +6,7 @@
 //   Broker -> all parts
 //   BrokerDrain -> StreamEnds, what that calls, and each part as Part
 //   StreamEnds -> Sessions Leases Waiters Bundles Watches RenewCalls Downgrades Adoptions ForceCalls
-//   Waiters -> Sessions Leases Queues Grants Bundles PendingReleases Claims
+//   Waiters -> Sessions Queues Grants Bundles PendingReleases Claims
 //   Grants -> Sessions Leases Queues Waiters Bundles PendingReleases Claims
 //   Bundles -> Sessions Leases Waiters PendingReleases Claims
 //   Leases -> Sessions Renewals PendingReleases Claims, and Bundles by the hook kept_parts.h

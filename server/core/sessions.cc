@@ -101,6 +101,59 @@ Sessions::Belief Sessions::PromiseNow(Lease& lease) const {
           .valid_for = core_.Shortened(promise - std::min(promise, lease.ttl) / kHoldReserve)};
 }
 
+void Sessions::Reacquire(Session& session, Lease& lease, RequestId request, Duration waited) {
+  lease.reentry->others.push_back(request);
+  Granted granted{.name = lease.name,
+                  .mode = lease.reentry->want.mode,
+                  .owner = lease.owner,
+                  .token = lease.token,
+                  .ttl = lease.ttl,
+                  .waited = core_.Shortened(waited),
+                  .hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1),
+                  .replicas = core_.config.store.replicas};
+  core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
+  Give(session, request, lease, std::move(granted));
+}
+
+bool Sessions::LeaveOne(Lease& lease, RequestId request) {
+  if (lease.reentry == nullptr || lease.reentry->others.empty()) return false;
+  std::vector<RequestId>& others = lease.reentry->others;
+  if (lease.listener.request == request) {
+    lease.listener.request = others.front();
+    others.erase(others.begin());
+  } else {
+    std::erase(others, request);
+  }
+  Find(lease.listener.session)->leases.erase(request);
+  return true;
+}
+
+void Sessions::TellHolder(const Lease& lease, const Event& event) {
+  core_.Tell(lease.listener, event);
+  if (lease.reentry == nullptr) return;
+  for (const RequestId other : lease.reentry->others) core_.Tell({lease.listener.session, other}, event);
+}
+
+// Takes the lease from its session, under all requests that have it.
+void Sessions::Unlist(Lease& lease) {
+  Session* const found = Find(lease.listener.session);
+  lease.listener.session = 0;
+  if (found == nullptr) return;
+  Session& session = *found;
+  session.leases.erase(lease.listener.request);
+  if (lease.reentry == nullptr) return;
+  for (const RequestId other : lease.reentry->others) session.leases.erase(other);
+  session.reentrant.erase({lease.name, lease.reentry->label});
+}
+
+std::vector<Lease*> Sessions::LeasesOf(const Session& session) {
+  std::vector<Lease*> leases;
+  for (const auto& [request, lease] : session.leases) {
+    if (lease->listener.request == request) leases.push_back(lease);
+  }
+  return leases;
+}
+
 void Sessions::Close(Session& session, StreamEnd why) {
   core_.Tell({session.id, 0}, EndStream{why});
   Forget(session);

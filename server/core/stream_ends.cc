@@ -19,8 +19,8 @@ void StreamEnds::OnTimer(Session& session) {
   if (session.kind == SessionKind::kHold) return of_.sessions.PromiseOnHold(session);
   core_.Note({.kind = FactKind::kSessionLapsed});
   const std::string cause = "no heartbeat for a whole validity";
-  for (Lease* lease : Leases::Of(session)) {
-    of_.leases.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
+  for (Lease* lease : Sessions::LeasesOf(session)) {
+    of_.sessions.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
     of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
   }
   of_.bundles.OrphanAllOf(session, nullptr);
@@ -36,7 +36,7 @@ void StreamEnds::Handle(const Goodbye& in) {
   if (session == nullptr) return;
   of_.bundles.EndAllOf(*session);
   for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
-  for (Lease* lease : Leases::Of(*session)) {
+  for (Lease* lease : Sessions::LeasesOf(*session)) {
     of_.leases.Release(*lease, Listener{}, Duration::zero(), /*keeps_min_hold=*/true);
   }
   Close(*session, StreamEnd::kGoodbye);
@@ -67,7 +67,7 @@ void StreamEnds::Handle(const HolderDied& in) {
 }
 
 void StreamEnds::EndLeases(const Session& session) {
-  for (Lease* lease : Leases::Of(session)) of_.leases.End(*lease);
+  for (Lease* lease : Sessions::LeasesOf(session)) of_.leases.End(*lease);
 }
 
 std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {

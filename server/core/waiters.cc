@@ -7,7 +7,6 @@
 #include "core/bundles.h"
 #include "core/check.h"
 #include "core/grants.h"
-#include "core/leases.h"
 #include "core/limits.h"
 #include "core/look_in.h"
 #include "core/refusal_causes.h"

@@ -25,17 +25,15 @@ namespace distlock::core {
 
 class Bundles;
 class Grants;
-class Leases;
 
 class Waiters final : public PartOf<Waiter> {
  public:
-  Waiters(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
-          Queues& queues, Grants& grants, Bundles& bundles)
+  Waiters(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Queues& queues,
+          Grants& grants, Bundles& bundles)
       : core_(core),
         claims_(claims),
         releases_(releases),
         sessions_(sessions),
-        leases_(leases),
         queues_(queues),
         grants_(grants),
         bundles_(bundles) {}
@@ -120,7 +118,6 @@ class Waiters final : public PartOf<Waiter> {
   Claims& claims_;
   PendingReleases& releases_;
   Sessions& sessions_;
-  Leases& leases_;
   Queues& queues_;
   Grants& grants_;
   Bundles& bundles_;
