@@ -49,7 +49,7 @@ void Broker::Handle(const Cancel& in) {
     return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled});
   }
   const auto waiter = session->waiters.find(in.acquire);
-  if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
+  if (waiter != session->waiters.end()) callers_.Cancel(*waiter->second, in.acquire);
 }
 
 void Broker::Handle(const StoreUp& in) {
@@ -107,6 +107,7 @@ void Broker::Check() const {
   size_t deadlines = stream_ends_.Check() + leases_.Check() + bundles_.Check() + drain_.Check();
   for (const Part* const part : parts_) deadlines += part->Check();
   claims_.Check();
+  callers_.Check();
   core_.timers.Check();
   // No record that is gone has left its deadline behind.
   DISTLOCK_CHECK(deadlines == core_.timers.size());

@@ -22,6 +22,7 @@
 #include "core/broker_config.h"
 #include "core/broker_load.h"
 #include "core/bundles.h"
+#include "core/callers.h"
 #include "core/claims.h"
 #include "core/core_context.h"
 #include "core/downgrades.h"
@@ -65,7 +66,7 @@ class Broker {
   // broker.cc: to which part an input, a due deadline or a reply goes
   void Handle(const Tick&) {}
   void Handle(const OpenSession& in) { sessions_.Open(in, drain_.deadline()); }
-  void Handle(Acquire& in) { waiters_.Handle(in); }
+  void Handle(Acquire& in) { callers_.Handle(in); }
   void Handle(AcquireAll& in) { bundles_.Handle(in); }
   void Handle(const Cancel& in);
   void Handle(const Release& in) { leases_.Handle(in); }
@@ -98,17 +99,18 @@ class Broker {
   PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};
   Leases leases_{core_, claims_, sessions_, bundles_, releases_};
-  Waiters waiters_{core_, claims_, releases_, sessions_, queues_, grants_, bundles_};
+  Callers callers_{core_, claims_, sessions_, queues_, waiters_, bundles_};
+  Waiters waiters_{core_, claims_, releases_, queues_, grants_, callers_};
   Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
-  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_};
+  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_, callers_};
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, claims_};
   Downgrades downgrades_{core_, claims_, sessions_};
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
   ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
-  const StreamParts of_streams_{sessions_,    leases_,     waiters_,   bundles_,    watches_,
-                                renew_calls_, downgrades_, adoptions_, force_calls_};
+  const StreamParts of_streams_{sessions_, leases_,      callers_,    waiters_,   bundles_,
+                                watches_,  renew_calls_, downgrades_, adoptions_, force_calls_};
   StreamEnds stream_ends_{core_, of_streams_};
   // In the order in which they hear that the store can be asked again.
   const std::vector<Part*> parts_{&waiters_,     &releases_,   &queues_,    &watches_,

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/callers.h"
 #include "core/check.h"
 #include "core/grants.h"
 #include "core/leases.h"
@@ -25,7 +26,7 @@ void Bundles::Handle(AcquireAll& in) {
   Bundle& bundle = *owned;
   bundle.serial = core_.NextSerial();
   bundle.detached = first.detached;
-  bundle.callers.push_back(waiters_.CallerOf(first));
+  bundle.callers.push_back(callers_.Of(first));
   const auto refuse_at_once = [&](RefusalReason reason, std::string cause) {
     for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part)});
     TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = std::move(cause)});
@@ -79,9 +80,9 @@ bool Bundles::JoinRepeat(const AcquireAll& in) {
   Bundle& bundle = *found->second;
   calls_.emplace(in.parts.front().session, &bundle);
   if (bundle.op == 0) {
-    waiters_.Join(*claims_.WaiterOf(bundle.parts[bundle.next].spec.owner), in.parts.front());
+    callers_.Join(*claims_.WaiterOf(bundle.parts[bundle.next].spec.owner), in.parts.front());
   } else {
-    bundle.callers.push_back(waiters_.CallerOf(in.parts.front()));
+    bundle.callers.push_back(callers_.Of(in.parts.front()));
     Arm(bundle);
   }
   return true;
@@ -180,7 +181,7 @@ void Bundles::OnTimer(Bundle& bundle) {
       continue;
     }
     const LockName& first = bundle.parts.front().spec.name;
-    Refused refused = waiters_.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
+    Refused refused = callers_.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
     refused.about = first;
     DropCaller(bundle, caller.listener.session, &refused);
     if (!bundles_.contains(serial)) return;

@@ -21,6 +21,7 @@
 
 namespace distlock::core {
 
+class Callers;
 class Leases;
 class Waiters;
 struct GrantNews;
@@ -28,8 +29,14 @@ struct GrantNews;
 class Bundles final : public PartOf<Bundle>, public KeptParts {
  public:
   Bundles(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
-          Waiters& waiters)
-      : core_(core), claims_(claims), releases_(releases), sessions_(sessions), leases_(leases), waiters_(waiters) {}
+          Waiters& waiters, Callers& callers)
+      : core_(core),
+        claims_(claims),
+        releases_(releases),
+        sessions_(sessions),
+        leases_(leases),
+        waiters_(waiters),
+        callers_(callers) {}
 
   void Handle(AcquireAll& in);
   void OnTimer(Bundle& bundle) override;
@@ -78,6 +85,7 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   Sessions& sessions_;
   Leases& leases_;
   Waiters& waiters_;
+  Callers& callers_;
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
   absl::btree_map<SessionId, Bundle*> calls_;                   // calls that wait for several detached grants
 };

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "core/bundles.h"
+#include "core/callers.h"
 #include "core/leases.h"
 #include "core/sessions.h"
-#include "core/waiters.h"
 #include "core/watches.h"
 
 namespace distlock::core {
@@ -25,7 +25,7 @@ void BrokerDrain::Handle(const Drain& in) {
   }
   of_.bundles.RefuseEvery(draining);
   of_.watches.EndAll();
-  of_.waiters.RefuseAllDetached(draining);
+  of_.callers.RefuseAllDetached(draining);
 }
 
 // The leases that are left are lost, and freed when belief in them has ended. Those that their clients resume are kept

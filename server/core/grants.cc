@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/bundles.h"
+#include "core/callers.h"
 #include "core/check.h"
 #include "core/claims.h"
 #include "core/leases.h"
@@ -28,7 +29,7 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
     waiter.exists = true;
     return waiters_.Ask(waiter);
   }
-  const Duration waited = core_.now - Waiters::CallersOf(waiter).front().arrived;
+  const Duration waited = core_.now - Callers::CallersOf(waiter).front().arrived;
   Granted granted{.name = waiter.spec.name,
                   .mode = waiter.spec.want.mode,
                   .owner = waiter.spec.owner,

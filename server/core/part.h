@@ -5,10 +5,11 @@
 // others.
 //   Broker -> all parts
 //   BrokerDrain -> StreamEnds, what that calls, and each part as Part
-//   StreamEnds -> Sessions Leases Waiters Bundles Watches RenewCalls Downgrades Adoptions ForceCalls
-//   Waiters -> Sessions Queues Grants Bundles PendingReleases Claims
+//   StreamEnds -> Sessions Leases Callers Waiters Bundles Watches RenewCalls Downgrades Adoptions ForceCalls
+//   Callers -> Sessions Queues Waiters Bundles Claims
+//   Waiters -> Queues Grants Callers PendingReleases Claims
 //   Grants -> Sessions Leases Queues Waiters Bundles PendingReleases Claims
-//   Bundles -> Sessions Leases Waiters PendingReleases Claims
+//   Bundles -> Sessions Leases Waiters Callers PendingReleases Claims
 //   Leases -> Sessions Renewals PendingReleases Claims, and Bundles by the hook kept_parts.h
 //   ForceCalls -> Leases PendingReleases Claims
 //   Downgrades -> Sessions Claims

@@ -5,6 +5,7 @@
 
 #include "core/adoptions.h"
 #include "core/bundles.h"
+#include "core/callers.h"
 #include "core/downgrades.h"
 #include "core/force_calls.h"
 #include "core/leases.h"
@@ -50,7 +51,7 @@ void StreamEnds::Handle(const StreamEnded& in) {
     EndLeases(*session);
     return of_.sessions.Forget(*session);
   }
-  if (of_.waiters.DropCall(in.session) || of_.bundles.DropCall(in.session)) return;
+  if (of_.callers.DropCall(in.session) || of_.bundles.DropCall(in.session)) return;
   of_.watches.StopWatching(in.session);
 }
 

@@ -14,6 +14,7 @@ namespace distlock::core {
 
 class Adoptions;
 class Bundles;
+class Callers;
 class Downgrades;
 class ForceCalls;
 class Leases;
@@ -26,6 +27,7 @@ class Watches;
 struct StreamParts {
   Sessions& sessions;
   Leases& leases;
+  Callers& callers;
   Waiters& waiters;
   Bundles& bundles;
   Watches& watches;

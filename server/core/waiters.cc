@@ -4,66 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/bundles.h"
+#include "core/callers.h"
 #include "core/check.h"
 #include "core/grants.h"
 #include "core/limits.h"
 #include "core/look_in.h"
-#include "core/refusal_causes.h"
 
 namespace distlock::core {
-
-void Waiters::Handle(Acquire& in) {
-  const Listener listener{in.session, in.request};
-  const auto refuse = [&](RefusalReason reason, std::string cause) {
-    core_.Refuse(listener, in.name, {.reason = reason, .cause = std::move(cause)});
-  };
-  if (core_.draining) return refuse(RefusalReason::kDraining, "");
-  if (!core_.Supports(in.want)) return refuse(RefusalReason::kNotSupported, kNoPermits);
-
-  Session* session = nullptr;
-  if (!in.detached) {
-    session = sessions_.Find(in.session);
-    if (session == nullptr) return;  // ended meanwhile: its end answers everything
-    if (session->leases.contains(in.request) || session->waiters.contains(in.request) ||
-        session->bundles.contains(in.request)) {
-      return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
-    }
-    if (std::string why = sessions_.WhyFull(*session, 1); !why.empty()) {
-      return refuse(RefusalReason::kQuotaExceeded, std::move(why));
-    }
-    if (!in.reentry.empty() && Reenter(*session, in)) return;
-    EndOtherTry(in);
-  } else if (JoinRepeat(in)) {
-    return;
-  }
-
-  auto owned = std::make_unique<Waiter>(*this);
-  Waiter& waiter = *owned;
-  waiter.serial = core_.NextSerial();
-  waiter.callers.push_back(CallerOf(in));
-  waiter.spec = std::move(in);
-  if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
-    waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
-  }
-  if (session != nullptr) {
-    session->waiters.emplace(listener.request, &waiter);
-    if (!waiter.spec.reentry.empty()) session->reentrant[{waiter.spec.name, waiter.spec.reentry}] = waiter.spec.owner;
-  } else {
-    detached_.emplace(listener.session, &waiter);
-  }
-  unplaced_.emplace(waiter.serial, &waiter);
-  claims_.Ask(std::move(owned));
-  Ask(waiter);
-}
-
-// The client has sent the request again before this broker noticed that the stream of an earlier try is over.
-void Waiters::EndOtherTry(const Acquire& in) {
-  Waiter* const other = claims_.OtherTry(in.owner);
-  if (other == nullptr) return;
-  const Refused moved{.reason = RefusalReason::kCancelled, .cause = "its request_id has been sent again"};
-  Orphan(*other, &moved);
-}
 
 // An earlier try may have been granted the lock after its stream was over. Nobody was told; it is kept for this one.
 void Waiters::HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders) {
@@ -87,7 +34,7 @@ void Waiters::Ask(Waiter& waiter) {
                               .owner = spec.owner,
                               .waiter = waiter.serial,
                               .name = spec.name});
-    const std::vector<Caller>& callers = CallersOf(waiter);
+    const std::vector<Caller>& callers = callers_.CallersOf(waiter);
     waiter.waits = std::any_of(callers.begin(), callers.end(), [](const Caller& a) { return !a.one_try; });
     ++waiter.attempts;
     core_.Command(StoreAcquire{.op = waiter.op,
@@ -120,12 +67,12 @@ Instant Waiters::LatestRun(const Waiter& waiter) const {
 
 void Waiters::Arm(Waiter& waiter) {
   Instant at = waiter.retry_at;
-  for (const Caller& caller : CallersOf(waiter)) at = std::min(at, EndOf(waiter, caller));
+  for (const Caller& caller : callers_.CallersOf(waiter)) at = std::min(at, callers_.EndOf(waiter, caller));
   core_.Arm(waiter, at);
 }
 
 void Waiters::OnTimer(Waiter& waiter) {
-  if (!RefuseOverdue(waiter)) return;
+  if (!callers_.RefuseOverdue(waiter)) return;
   if (core_.now < waiter.retry_at) return Arm(waiter);
   if (waiter.op != 0) waiter.trouble = "no answer in time";
   Ask(waiter);
@@ -163,7 +110,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
     const std::optional<Duration> look_in = LookIn(held->left, held->holders);
-    if (!TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
+    if (!callers_.TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
     if (held->held_off == Duration::zero()) {
       return RetryLater(waiter, "another session has sent the same request_id");
@@ -174,10 +121,10 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
     // It was told that it waits, and may have had its place at a server that was replaced.
     if (waiter.answered) return RetryLater(waiter, "the lock's queue is full");
-    return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
-                                  .cause = "the lock's queue is full",
-                                  .retry_after = kRetryMax,
-                                  .queue_length = full->queue_length});
+    return callers_.Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
+                                           .cause = "the lock's queue is full",
+                                           .retry_after = kRetryMax,
+                                           .queue_length = full->queue_length});
   }
   if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) {
     return OnMismatch(waiter, *mismatch);
@@ -235,7 +182,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
     queue.held_off_until = queued.held_off > Duration::zero() ? core_.now + queued.held_off : Instant{};
   }
   HurryOtherTries(waiter, queued.holders);
-  if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
+  if (callers_.TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
 }
 
 void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
@@ -243,7 +190,7 @@ void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
                       : held.mode == Mode::kShared
                           ? "it is held SHARED"
                           : "it is held as PERMIT out of a limit of " + std::to_string(held.limit);
-  Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause)});
+  callers_.Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause)});
 }
 
 void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
@@ -251,10 +198,10 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
     case FailureKind::kFull:
       // It was told that it waits, and its place may be there.
       if (waiter.answered) return RetryLater(waiter, failed.cause);
-      return Refuse(waiter,
-                    Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax});
+      return callers_.Refuse(
+          waiter, Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax});
     case FailureKind::kForeignKey:
-      return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause});
+      return callers_.Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause});
     case FailureKind::kNotSent:
     case FailureKind::kUnavailable:
       return RetryLater(waiter, failed.cause);
@@ -262,7 +209,7 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
 }
 
 void Waiters::TellQueued(Waiter& waiter, Queued queued) {
-  if (!std::exchange(waiter.answered, true)) core_.Tell(ListenerOf(waiter), std::move(queued));
+  if (!std::exchange(waiter.answered, true)) core_.Tell(callers_.ListenerOf(waiter), std::move(queued));
 }
 
 void Waiters::WaitForEnd(Waiter& waiter, std::string trouble) {
@@ -284,10 +231,10 @@ void Waiters::Withdraw(Waiter& waiter) {
 
 void Waiters::Orphan(Waiter& waiter, const Refused* refused) {
   if (!IsTry(waiter.spec.owner)) {
-    return refused != nullptr ? Refuse(waiter, *refused) : Withdraw(waiter);
+    return refused != nullptr ? callers_.Refuse(waiter, *refused) : Withdraw(waiter);
   }
   if (refused != nullptr) {
-    for (const Caller& caller : waiter.callers) TellRefused(waiter, caller, *refused);
+    for (const Caller& caller : waiter.callers) callers_.TellRefused(waiter, caller, *refused);
   }
   if (PendingRelease* const release = GiveUp(waiter); release != nullptr) {
     releases_.PursueLater(*release, core_.KeepForNextTry());
@@ -310,26 +257,25 @@ void Waiters::Forget(Waiter& waiter) {
   core_.timers.Cancel(waiter);
   queues_.Leave(waiter);
   unplaced_.erase(waiter.serial);
-  for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
-  if (Session* const session = sessions_.Find(waiter.spec.session);
-      session != nullptr && !waiter.spec.reentry.empty()) {
-    session->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
-  }
+  callers_.Unlist(waiter);
   claims_.EndAsking(waiter.spec.owner);
+}
+
+void Waiters::Begin(std::unique_ptr<Waiter> owned) {
+  owned->serial = core_.NextSerial();
+  unplaced_.emplace(owned->serial, owned.get());
+  Ask(claims_.Ask(std::move(owned)));
 }
 
 void Waiters::AskForPart(Bundle& bundle) {
   auto owned = std::make_unique<Waiter>(*this);
   Waiter& waiter = *owned;
-  waiter.serial = core_.NextSerial();
   waiter.bundle = &bundle;
   waiter.spec = bundle.parts[bundle.next].spec;
   waiter.spec.session = 0;
   waiter.may_run_until = bundle.may_run_until;  // the call for all may take it yet
   waiter.began = core_.now;
-  unplaced_.emplace(waiter.serial, &waiter);
-  claims_.Ask(std::move(owned));
-  Ask(waiter);
+  Begin(std::move(owned));
 }
 
 void Waiters::OnStoreUp() {
@@ -359,6 +305,26 @@ void Waiters::LosePlace(Waiter& waiter) {
   waiter.queued = false;
   unplaced_.emplace(waiter.serial, &waiter);
   queues_.Leave(waiter);
+}
+
+size_t Waiters::Check() const {
+  size_t deadlines = 0;
+  size_t unplaced = 0;
+  claims_.ForEach(&Claim::waiter, [&](const Waiter& waiter) {
+    DISTLOCK_CHECK(waiter.op == 0 || core_.FindOp(waiter.op)->waiter == waiter.serial);
+    if (waiter.queued) {
+      const LocalQueue* const queue = queues_.Find(waiter.spec.name);
+      DISTLOCK_CHECK(queue != nullptr && waiter.exists && waiter.answered);
+    } else {
+      DISTLOCK_CHECK(unplaced_.at(waiter.serial) == &waiter);
+      // It is asked for again: by its own deadline, when the store is up, or when its owner is released.
+      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up || claims_.ReleaseOf(waiter.spec.owner) != nullptr);
+    }
+    unplaced += !waiter.queued;
+    deadlines += waiter.at != kNever;
+  });
+  DISTLOCK_CHECK(unplaced == unplaced_.size());
+  return deadlines;
 }
 
 }  // namespace distlock::core
