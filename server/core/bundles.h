@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/container/btree_map.h"
@@ -55,17 +56,15 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
   // A detached call is over. False: no call of that session waits for a bundle.
   bool DropCall(SessionId session);
-  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. Its client did not give them up: what
-  // the tries of a request have is kept for the next ones. See Waiters::Orphan.
-  void OrphanAllOf(Session& session, const Refused* refused);
-  // The client has said goodbye.
-  void EndAllOf(Session& session);
+  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. `keep`: its client did not give them up,
+  // so what the tries of a request have is kept for the next ones. See Waiters::Orphan.
+  void EndAllOf(Session& session, bool keep, const Refused* refused = nullptr);
 
   size_t Check() const override;
 
  private:
-  std::string WhyNot(const AcquireAll& in, const Session* session) const;
-  bool JoinRepeat(const AcquireAll& in);
+  std::optional<Refused> WhyNot(const Bundle& bundle, const Session* session) const;
+  bool JoinRepeat(const Bundle& repeat);
   void TryAll(Bundle& bundle);
   void OnLateReply(const Op& op);
   void AskForNext(Bundle& bundle);

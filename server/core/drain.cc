@@ -20,7 +20,7 @@ void BrokerDrain::Handle(const Drain& in) {
   const Refused draining{.reason = RefusalReason::kDraining};
   for (const auto& [id, session] : of_.sessions.all()) {
     core_.Tell({id, 0}, Draining{in.timeout});
-    of_.bundles.OrphanAllOf(*session, &draining);
+    of_.bundles.EndAllOf(*session, /*keep=*/true, &draining);
     streams_.OrphanWaiters(*session, &draining);
   }
   of_.bundles.RefuseEvery(draining);
@@ -49,9 +49,7 @@ void BrokerDrain::OnDue(PartRecord&) {
 void BrokerDrain::EndLeasesOf(Session& session) {
   for (Lease* lease : Sessions::LeasesOf(session)) {
     if (lease->resume) continue;
-    of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
-    of_.sessions.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
-                                         "the broker shut down and its drain timeout passed"});
+    of_.leases.TellLost(*lease, LostReason::kDrained, "the broker shut down and its drain timeout passed");
     // Its client lives and believes until it hears of this.
     if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
     of_.leases.End(*lease);

@@ -62,8 +62,8 @@ class Leases final : public PartOf<Lease> {
   void End(Lease& lease);
   // The process behind the stream has ended: frees what waits for the end of its belief. Returns how many.
   uint32_t FreeEndingOf(SessionId session);
-  // The end of a lease goes on record once, whatever happens to it afterwards.
-  void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
+  // Tells those who have the lease that it is lost, on record. The caller ends it.
+  void TellLost(Lease& lease, LostReason reason, const std::string& cause);
   // An administrator takes it: its client is told now, and the lock is freed when its belief has ended.
   void Force(Lease& lease, const std::string& reason);
   // Another session has taken the lease over: its client is told, and the store nothing.
@@ -77,10 +77,11 @@ class Leases final : public PartOf<Lease> {
   size_t Check() const override;
 
  private:
+  void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
   PendingRelease& StartRelease(const Lease& lease, Duration block);
   void OnRenewed(Lease& lease, Instant sent);
   void MarkAtRisk(Lease& lease, const std::string& cause);
-  void Lose(Lease& lease, LostReason reason, std::string cause);
+  void Lose(Lease& lease, LostReason reason, const std::string& cause);
   void EndByClient(Lease& lease, Listener listener, bool lapsed);
   void CheckHolder(const Lease& lease) const;
   void BeginEnding(Lease& lease);

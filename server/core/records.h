@@ -163,10 +163,7 @@ struct Bundle : PartRecord {
   explicit Bundle(Part& of) : PartRecord(of) {}
   struct Item {
     Acquire spec;
-    uint64_t token = 0;  // of its grant
-    StoreTime since{};
-    Instant made{};      // no later than the store made the grant
-    Instant made_by{};   // no earlier than that
+    GrantNews news{};    // of its grant
     bool taken = false;  // a lease of that owner is kept for it
   };
   std::vector<Item> parts;      // by name

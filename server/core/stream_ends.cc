@@ -21,10 +21,9 @@ void StreamEnds::OnTimer(Session& session) {
   core_.Note({.kind = FactKind::kSessionLapsed});
   const std::string cause = "no heartbeat for a whole validity";
   for (Lease* lease : Sessions::LeasesOf(session)) {
-    of_.sessions.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
-    of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
+    of_.leases.TellLost(*lease, LostReason::kExpired, cause);
   }
-  of_.bundles.OrphanAllOf(session, nullptr);
+  of_.bundles.EndAllOf(session, /*keep=*/true);
   EndLeases(session);
   OrphanWaiters(session, nullptr);
   Close(session, StreamEnd::kLapsed);
@@ -35,7 +34,7 @@ size_t StreamEnds::Check() const { return of_.sessions.Check(); }
 void StreamEnds::Handle(const Goodbye& in) {
   Session* const session = of_.sessions.Find(in.session);
   if (session == nullptr) return;
-  of_.bundles.EndAllOf(*session);
+  of_.bundles.EndAllOf(*session, /*keep=*/false);
   for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
   for (Lease* lease : Sessions::LeasesOf(*session)) {
     of_.leases.Release(*lease, Listener{}, Duration::zero(), /*keeps_min_hold=*/true);
@@ -46,7 +45,7 @@ void StreamEnds::Handle(const Goodbye& in) {
 void StreamEnds::Handle(const StreamEnded& in) {
   DropCalls(in.session);
   if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
-    of_.bundles.OrphanAllOf(*session, nullptr);
+    of_.bundles.EndAllOf(*session, /*keep=*/true);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
     return of_.sessions.Forget(*session);
@@ -58,7 +57,7 @@ void StreamEnds::Handle(const StreamEnded& in) {
 // As the end of the stream, but what would wait for the end of belief waits no more.
 void StreamEnds::Handle(const HolderDied& in) {
   if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
-    of_.bundles.OrphanAllOf(*session, nullptr);
+    of_.bundles.EndAllOf(*session, /*keep=*/true);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
     Close(*session, StreamEnd::kHolderDied);

@@ -37,21 +37,27 @@ void Waiters::Ask(Waiter& waiter) {
     const std::vector<Caller>& callers = callers_.CallersOf(waiter);
     waiter.waits = std::any_of(callers.begin(), callers.end(), [](const Caller& a) { return !a.one_try; });
     ++waiter.attempts;
-    core_.Command(StoreAcquire{.op = waiter.op,
-                               .name = spec.name,
-                               .want = spec.want,
-                               .owner = spec.owner,
-                               .ttl = spec.ttl,
-                               .lock_delay = spec.lock_delay,
-                               // That of one of several locks counts from the grant of the last one.
-                               .max_hold = waiter.bundle == nullptr ? spec.max_hold : Duration::zero(),
-                               .min_hold = spec.min_hold,
-                               .run_before = waiter.retry_at,
-                               .wait = waiter.waits,
-                               .again = waiter.answered,
-                               .info = spec.info});
+    StoreAcquire command = CommandFor(spec);
+    command.op = waiter.op;
+    command.run_before = waiter.retry_at;
+    command.wait = waiter.waits;
+    command.again = waiter.answered;
+    // That of one of several locks counts from the grant of the last one.
+    if (waiter.bundle != nullptr) command.max_hold = {};
+    core_.Command(std::move(command));
   }
   Arm(waiter);
+}
+
+StoreAcquire Waiters::CommandFor(const Acquire& spec) {
+  return {.name = spec.name,
+          .want = spec.want,
+          .owner = spec.owner,
+          .ttl = spec.ttl,
+          .lock_delay = spec.lock_delay,
+          .max_hold = spec.max_hold,
+          .min_hold = spec.min_hold,
+          .info = spec.info};
 }
 
 // Gives up the attempt in flight. If its reply still comes, it is as good as the next one's: acquiring is idempotent.

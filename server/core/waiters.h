@@ -34,6 +34,8 @@ class Waiters final : public PartOf<Waiter> {
   void Begin(std::unique_ptr<Waiter> waiter);
   // Waits for the next part of a bundle, with the bundle's callers.
   void AskForPart(Bundle& bundle);
+  // What is asked of the store, but for the attempt's own.
+  static StoreAcquire CommandFor(const Acquire& spec);
   // Sends an attempt, now or when nothing stands against it any more.
   void Ask(Waiter& waiter);
   void OnTimer(Waiter& waiter) override;
