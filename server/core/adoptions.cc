@@ -152,12 +152,12 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
       releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
 
-void Adoptions::Drop(SessionId session) {
+void Adoptions::OnStreamEnd(SessionId session) {
   ForEachOf(session, [&](const AdoptCall& call) {
     LeaveOpen(call);
     claims_.RemoveAdoption(call.request.owner);
   });
-  RetryingCalls::Drop(session);
+  RetryingCalls::OnStreamEnd(session);
 }
 
 // The call ends before its answer: the store may have the new owner, and the client goes on believing by the former

@@ -44,7 +44,7 @@ class Adoptions final : public RetryingCalls<AdoptCall> {
   void OnTimer(AdoptCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream that asked is over. Its client may go on believing by the former promise.
-  void Drop(SessionId session);
+  void OnStreamEnd(SessionId session) override;
 
  private:
   void LeaveOpen(const AdoptCall& call);

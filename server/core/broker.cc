@@ -104,10 +104,9 @@ void Broker::RenewAll() {
 }
 
 void Broker::Check() const {
-  size_t deadlines = stream_ends_.Check() + leases_.Check() + bundles_.Check() + drain_.Check();
+  size_t deadlines = stream_ends_.Check() + leases_.Check() + drain_.Check();
   for (const Part* const part : parts_) deadlines += part->Check();
   claims_.Check();
-  callers_.Check();
   core_.timers.Check();
   // No record that is gone has left its deadline behind.
   DISTLOCK_CHECK(deadlines == core_.timers.size());

@@ -5,6 +5,11 @@
 // when, and what may be promised to whom. This class routes inputs, due deadlines and replies of the store to its
 // parts, each of which owns its state and has a header of its own.
 //
+// An acquire goes from Callers to Waiters, which sends an attempt. Its answer, a notice, a tend, or the reply to a
+// command that made room comes to Grants, which makes a lease of it: Leases renews it, and Sessions tells the request.
+// A release leaves Leases for PendingReleases at once: a stream that breaks later finds nothing of it, and the release
+// goes on until the store confirms it.
+//
 // Thread: one, the shard's. Time must not go backwards between calls.
 // Invariants:
 //  1. A listener gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
@@ -109,12 +114,11 @@ class Broker {
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
   ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
-  const StreamParts of_streams_{sessions_, leases_,      callers_,    waiters_,   bundles_,
-                                watches_,  renew_calls_, downgrades_, adoptions_, force_calls_};
-  StreamEnds stream_ends_{core_, of_streams_};
   // In the order in which they hear that the store can be asked again.
-  const std::vector<Part*> parts_{&waiters_,     &releases_,   &queues_,    &watches_,
-                                  &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
+  const std::vector<Part*> parts_{&callers_, &waiters_,     &bundles_,    &releases_,  &queues_,
+                                  &watches_, &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
+  const StreamParts of_streams_{sessions_, leases_, callers_, waiters_, bundles_, watches_};
+  StreamEnds stream_ends_{core_, of_streams_, parts_};
   BrokerDrain drain_{core_, stream_ends_, of_streams_, parts_};
 };
 

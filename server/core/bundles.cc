@@ -252,11 +252,8 @@ void Bundles::End(Bundle& bundle, bool keep) {
   bundles_.erase(serial);
 }
 
-bool Bundles::DropCall(SessionId session) {
-  const auto found = calls_.find(session);
-  if (found == calls_.end()) return false;
-  DropCaller(*found->second, session, nullptr);
-  return true;
+void Bundles::OnStreamEnd(SessionId session) {
+  if (const auto found = calls_.find(session); found != calls_.end()) DropCaller(*found->second, session, nullptr);
 }
 
 void Bundles::RefuseIdInUse(Bundle& bundle) {

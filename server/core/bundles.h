@@ -54,8 +54,7 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   void RefuseEvery(const Refused& refused);
   // One caller waits no longer. `refused`: what it is told; null: it has gone.
   void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
-  // A detached call is over. False: no call of that session waits for a bundle.
-  bool DropCall(SessionId session);
+  void OnStreamEnd(SessionId session) override;
   // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. `keep`: its client did not give them up,
   // so what the tries of a request have is kept for the next ones. See Waiters::Orphan.
   void EndAllOf(Session& session, bool keep, const Refused* refused = nullptr);

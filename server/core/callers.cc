@@ -130,17 +130,13 @@ void Callers::Unlist(const Waiter& waiter, const Listener& listener) {
   }
 }
 
-bool Callers::DropCall(SessionId session) {
+void Callers::OnStreamEnd(SessionId session) {
   const auto found = detached_.find(session);
-  if (found == detached_.end()) return false;
+  if (found == detached_.end()) return;
   Waiter& waiter = *found->second;
-  if (waiter.callers.size() == 1) {
-    waiters_.Withdraw(waiter);
-    return true;
-  }
+  if (waiter.callers.size() == 1) return waiters_.Withdraw(waiter);
   detached_.erase(found);
   std::erase_if(waiter.callers, [session](const Caller& caller) { return caller.listener.session == session; });
-  return true;
 }
 
 void Callers::RefuseAllDetached(const Refused& refused) {
@@ -265,9 +261,10 @@ bool Callers::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& ho
       });
 }
 
-void Callers::Check() const {
+size_t Callers::Check() const {
   claims_.ForEach(&Claim::waiter, [this](const Waiter& waiter) { CheckAll(waiter); });
   for (const auto& [session, waiter] : detached_) DISTLOCK_CHECK(claims_.WaiterOf(waiter->spec.owner) == waiter);
+  return 0;
 }
 
 // Each caller gets its answer: by the waiter, or by the bundle that it is a part of.

@@ -15,6 +15,7 @@
 #include "absl/container/btree_map.h"
 #include "core/claims.h"
 #include "core/core_context.h"
+#include "core/part.h"
 #include "core/queues.h"
 #include "core/records.h"
 #include "core/sessions.h"
@@ -24,7 +25,7 @@ namespace distlock::core {
 class Bundles;
 class Waiters;
 
-class Callers {
+class Callers final : public Part {
  public:
   Callers(CoreContext& core, Claims& claims, Sessions& sessions, Queues& queues, Waiters& waiters, Bundles& bundles)
       : core_(core), claims_(claims), sessions_(sessions), queues_(queues), waiters_(waiters), bundles_(bundles) {}
@@ -52,8 +53,7 @@ class Callers {
                         uint32_t queue_length, Duration held_off);
   // Refuses the callers of a session's request.
   void Cancel(Waiter& waiter, RequestId request);
-  // A detached call is over. False: no call of that session waits.
-  bool DropCall(SessionId session);
+  void OnStreamEnd(SessionId session) override;
   void RefuseAllDetached(const Refused& refused);
   // Tells one caller. The waiter still has it.
   void TellRefused(const Waiter& waiter, const Caller& caller, Refused refused);
@@ -63,8 +63,7 @@ class Callers {
   // The waiter ends: nobody waits for it any more.
   void Unlist(const Waiter& waiter);
 
-  // See Part::Check.
-  void Check() const;
+  size_t Check() const override;
 
  private:
   bool Reenter(Session& session, const Acquire& in);

@@ -9,7 +9,8 @@
 //                                       └─ LeaveToTtl ─> left ────────── none, when its time has passed
 //
 // A request may come again, so an owner asks also while its former grant is given back or left to its ttl, and an owner
-// whose grant came by another path is given back although it asks.
+// whose grant came by another path is given back although it asks. So a claim has no single state: Check() says which
+// records exclude each other.
 //
 // Thread: the shard's.
 #pragma once

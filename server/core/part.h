@@ -2,21 +2,18 @@
 //
 // A part of the broker core: it owns records, whose deadlines and whose commands' answers come to it. Adding one
 // touches its own files, broker.h and this picture: a part is given references to the parts that it calls, and to no
-// others.
-//   Broker -> all parts
-//   BrokerDrain -> StreamEnds, what that calls, and each part as Part
-//   StreamEnds -> Sessions Leases Callers Waiters Bundles Watches RenewCalls Downgrades Adoptions ForceCalls
-//   Callers -> Sessions Queues Waiters Bundles Claims
-//   Waiters -> Queues Grants Callers PendingReleases Claims
-//   Grants -> Sessions Leases Queues Waiters Bundles PendingReleases Claims
-//   Bundles -> Sessions Leases Waiters Callers PendingReleases Claims
-//   Leases -> Sessions Renewals PendingReleases Claims, and Bundles by the hook kept_parts.h
-//   ForceCalls -> Leases PendingReleases Claims
-//   Downgrades -> Sessions Claims
-//   Adoptions -> Sessions Leases PendingReleases Claims
-//   RenewCalls -> Claims
-//   PendingReleases -> Queues Claims
-//   Sessions Renewals Queues Claims Watches -> no part but the one that gets their deadlines or answers
+// others. The floors, from the top; calls go down, or to a neighbour:
+//   StreamEnds BrokerDrain                       the end of a stream, and of the broker
+//   Adoptions Downgrades ForceCalls RenewCalls   calls about leases
+//   Bundles                                      several locks, all or nothing
+//   Callers Grants                               requests and their refusals; from the news of a grant to a lease
+//   Waiters Leases                               attempts and places in queues; renewals and ends
+//   Sessions PendingReleases Queues Renewals     promises; what goes back; this broker's queues; batches
+//   Claims                                       the records of what the store may have, by owner
+// Watches stands alone. Upwards go five calls: Waiters -> Callers (whose time is up), Waiters -> Grants (an answer
+// grants), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a part is granted), and Leases -> Bundles by
+// the hook kept_parts.h (a part is lost). As Part, for deadlines or answers: Sessions -> StreamEnds, Queues -> Grants,
+// Renewals -> Leases; and StreamEnds and BrokerDrain tell each part of the end.
 //
 // Thread: the shard's.
 #pragma once
@@ -45,6 +42,8 @@ class Part {
   virtual void OnReply(const Op& /*op*/, OpId /*id*/, StoreReply& /*reply*/) { DISTLOCK_CHECK(false); }
   // The store can be asked again: what waited for that is sent.
   virtual void OnStoreUp() {}
+  // A stream, or a call without one, is over: nobody is left to be answered.
+  virtual void OnStreamEnd(SessionId /*session*/) {}
   // Whether nothing of it keeps a broker that drains from ending.
   virtual bool IsIdle() const { return true; }
   // Crashes if an invariant of its records is broken; between two Steps. Returns how many of them have a deadline.

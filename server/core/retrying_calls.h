@@ -53,8 +53,8 @@ class RetryingCalls : public PartOf<Call> {
     return calls_.size();
   }
 
-  // Forgets all calls of a stream or call that is over: nobody is left to be answered. What the store was told stands.
-  void Drop(SessionId session) {
+  // What the store was told stands.
+  void OnStreamEnd(SessionId session) override {
     auto call = calls_.lower_bound({session, 0});
     while (call != calls_.end() && call->first.first == session) {
       core_.timers.Cancel(*call->second);

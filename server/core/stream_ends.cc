@@ -3,16 +3,11 @@
 
 #include <string>
 
-#include "core/adoptions.h"
 #include "core/bundles.h"
 #include "core/callers.h"
-#include "core/downgrades.h"
-#include "core/force_calls.h"
 #include "core/leases.h"
-#include "core/renew_calls.h"
 #include "core/sessions.h"
 #include "core/waiters.h"
-#include "core/watches.h"
 
 namespace distlock::core {
 
@@ -48,10 +43,8 @@ void StreamEnds::Handle(const StreamEnded& in) {
     of_.bundles.EndAllOf(*session, /*keep=*/true);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
-    return of_.sessions.Forget(*session);
+    of_.sessions.Forget(*session);
   }
-  if (of_.callers.DropCall(in.session) || of_.bundles.DropCall(in.session)) return;
-  of_.watches.StopWatching(in.session);
 }
 
 // As the end of the stream, but what would wait for the end of belief waits no more.
@@ -89,10 +82,7 @@ void StreamEnds::Close(Session& session, StreamEnd why) {
 }
 
 void StreamEnds::DropCalls(SessionId session) {
-  of_.downgrades.Drop(session);
-  of_.force_calls.Drop(session);
-  of_.adoptions.Drop(session);
-  of_.renew_calls.Drop(session);
+  for (Part* const part : parts_) part->OnStreamEnd(session);
 }
 
 }  // namespace distlock::core

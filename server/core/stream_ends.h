@@ -12,13 +12,9 @@
 
 namespace distlock::core {
 
-class Adoptions;
 class Bundles;
 class Callers;
-class Downgrades;
-class ForceCalls;
 class Leases;
-class RenewCalls;
 class Sessions;
 class Waiters;
 class Watches;
@@ -31,15 +27,13 @@ struct StreamParts {
   Waiters& waiters;
   Bundles& bundles;
   Watches& watches;
-  RenewCalls& renew_calls;
-  Downgrades& downgrades;
-  Adoptions& adoptions;
-  ForceCalls& force_calls;
 };
 
 class StreamEnds final : public PartOf<Session> {
  public:
-  StreamEnds(CoreContext& core, const StreamParts& of) : core_(core), of_(of) {}
+  // `parts`: those that hear of the end of each stream.
+  StreamEnds(CoreContext& core, const StreamParts& of, const std::vector<Part*>& parts)
+      : core_(core), of_(of), parts_(parts) {}
 
   void Handle(const Goodbye& in);
   void Handle(const StreamEnded& in);
@@ -60,6 +54,7 @@ class StreamEnds final : public PartOf<Session> {
 
   CoreContext& core_;
   const StreamParts of_;
+  const std::vector<Part*>& parts_;
 };
 
 }  // namespace distlock::core

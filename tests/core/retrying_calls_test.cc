@@ -103,7 +103,7 @@ TEST(RetryingCalls, AStreamThatEndsTakesItsOwnCallsOnly) {
   for (const SessionId session : {1, 2, 3}) {
     for (const RequestId request : {1, 2}) t.calls.AwaitStore(*t.calls.Begin(From(session, request), seconds(5)));
   }
-  t.calls.Drop(2);
+  t.calls.OnStreamEnd(2);
   EXPECT_FALSE(t.calls.HasAnyOf(2));
   EXPECT_NE(t.calls.Find({1, 2}), nullptr);
   EXPECT_NE(t.calls.Find({3, 1}), nullptr);
