@@ -30,11 +30,8 @@ void Adoptions::Handle(Adopt& in) {
   if (session == nullptr) return;  // ended meanwhile: its end answers everything
   if (core_.draining) return RefuseAtOnce(in, RefusalReason::kDraining, "");
   if (!core_.Supports(in.want)) return RefuseAtOnce(in, RefusalReason::kNotSupported, kNoPermits);
-  if (session->leases.size() + session->waiters.size() + session->bundles.size() + in.hold_count >
-      core_.config.max_leases_per_session) {
-    return RefuseAtOnce(
-        in, RefusalReason::kQuotaExceeded,
-        "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
+  if (std::string why = sessions_.WhyFull(*session, in.hold_count); !why.empty()) {
+    return RefuseAtOnce(in, RefusalReason::kQuotaExceeded, std::move(why));
   }
   if (!in.reentry.empty() && session->reentrant.contains({in.name, in.reentry})) {
     return RefuseAtOnce(in, RefusalReason::kInvalidArgument,
@@ -47,49 +44,40 @@ void Adoptions::Handle(Adopt& in) {
   if (claims_.IsReleasing(in.from, in.token)) {
     return RefuseAtOnce(in, RefusalReason::kNotHolder, "it is being given back");
   }
-  AdoptCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
+  AdoptCall* const call = Begin(std::move(in), core_.config.store_timeout);
   if (call == nullptr) return;
   claims_.AddAdoption(call->request.owner);
   Send(*call);
 }
 
 bool Adoptions::Cancel(SessionId session, RequestId request) {
-  AdoptCall* const call = calls_.FindUpTo({session, request});
+  AdoptCall* const call = FindUpTo({session, request});
   if (call == nullptr || request - call->request.request >= call->request.hold_count) return false;
   if (!IsCancelled(*call, request)) call->cancelled.push_back(request);
   return true;
 }
 
 void Adoptions::RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string cause) {
-  core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
-  const Refused refused{.reason = reason, .cause = std::move(cause), .holders = {}};
+  core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name});
+  const Refused refused{.reason = reason, .cause = std::move(cause)};
   for (uint32_t i = 0; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, refused);
 }
 
-void Adoptions::Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause) {
+void Adoptions::Refuse(AdoptCall& call, RefusalReason reason, std::string cause) {
   const Adopt& in = call.request;
   const auto answer = [&](RequestId hold) {
-    return Refused{
-        .reason = IsCancelled(call, hold) ? RefusalReason::kCancelled : reason, .cause = cause, .holders = {}};
+    return Refused{.reason = IsCancelled(call, hold) ? RefusalReason::kCancelled : reason, .cause = cause};
   };
   for (uint32_t i = 1; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, answer(in.request + i));
   claims_.RemoveAdoption(in.owner);
-  calls_.Answer(call, answer(in.request));
-}
-
-void Adoptions::OnStoreUp() {
-  calls_.ForEachWithoutAttempt([this](AdoptCall& call) { Send(call); });
+  Answer(call, answer(in.request));
 }
 
 void Adoptions::Send(AdoptCall& call) {
-  if (!core_.store_up) return calls_.AwaitStore(call);
+  if (!core_.store_up) return AwaitStore(call);
   const Adopt& adopt = call.request;
   const Duration timeout = CoreContext::AttemptTimeout(adopt.ttl);
-  Op op;
-  op.sender = this;
-  op.name = adopt.name;
-  const OpId id = calls_.BeginAttempt(call, std::move(op), timeout);
-  ++call.attempts;
+  const OpId id = BeginAttempt(call, timeout);
   core_.Command(StoreAdopt{.op = id,
                            .name = adopt.name,
                            .from = adopt.from,
@@ -104,22 +92,18 @@ void Adoptions::OnTimer(AdoptCall& call) {
   if (core_.now >= call.until) {
     LeaveOpen(call);
     return Refuse(call, RefusalReason::kStoreUnavailable,
-                  calls_.Trouble(call) + "; whether it was taken over is not known: repeat with the same request_id");
+                  Trouble(call) + "; whether it was taken over is not known: repeat with the same request_id");
   }
   Send(call);
 }
 
 void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  AdoptCall* const call = calls_.Find(op.caller);
+  AdoptCall* const call = Find(op.caller);
   if (call == nullptr) return;
   const auto* done = std::get_if<AdoptDone>(&reply.outcome);
   if (done == nullptr) {
-    if (call->op != id) return;
-    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-    if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
-      return Refuse(*call, RefusalReason::kForeignKey, failed->cause);
-    }
-    return calls_.RetryAfter(*call, reply, call->attempts);
+    if (call->op != id || RefuseForeignKey(*call, reply)) return;
+    return RetryAfter(*call, reply, call->attempts);
   }
   switch (done->result) {
     case AdoptDone::Result::kAdopted:
@@ -152,11 +136,11 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
     }
     const Adopt in = std::move(call.request);
     claims_.RemoveAdoption(in.owner);
-    calls_.End(call, {in.session, in.request});
+    End(call, {in.session, in.request});
     // The grants first: a refusal before them would be taken for that of all holds.
     Grant(in, holds, done, sent, former_believes_until);
     for (const RequestId hold : cancelled) {
-      core_.Tell({in.session, hold}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+      core_.Tell({in.session, hold}, Refused{.reason = RefusalReason::kCancelled});
     }
     return;
   }
@@ -168,12 +152,12 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
       releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
 
-void Adoptions::Drop(SessionId session) {
-  calls_.ForEachOf(session, [&](const AdoptCall& call) {
+void Adoptions::OnStreamEnd(SessionId session) {
+  ForEachOf(session, [&](const AdoptCall& call) {
     LeaveOpen(call);
     claims_.RemoveAdoption(call.request.owner);
   });
-  calls_.Drop(session);
+  RetryingCalls::OnStreamEnd(session);
 }
 
 // The call ends before its answer: the store may have the new owner, and the client goes on believing by the former
@@ -219,23 +203,20 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
   if (!in.reentry.empty()) {
-    lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want, .others = {}});
+    lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want});
     session.reentrant[{in.name, in.reentry}] = in.owner;
   }
   leases_.Keep(std::move(owned), sent);
-  session.leases.emplace(holds.front(), &lease);
-  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
-  Granted granted{.name = in.name,
+  core_.Note({.kind = FactKind::kAdopted, .name = in.name});
+  sessions_.Give(session, holds.front(), lease,
+                 {.name = in.name,
                   .mode = in.want.mode,
                   .owner = in.owner,
                   .token = in.token,
                   .since = done.since,
                   .ttl = done.ttl,
-                  .replicas = core_.config.store.replicas};
-  sessions_.Promise(session, lease, granted);
-  core_.Note({.kind = FactKind::kAdopted, .name = in.name, .detail = {}});
-  core_.Tell(lease.listener, std::move(granted));
-  for (size_t i = 1; i < holds.size(); ++i) leases_.Reacquire(session, lease, holds[i], Duration::zero());
+                  .replicas = core_.config.store.replicas});
+  for (size_t i = 1; i < holds.size(); ++i) sessions_.Reacquire(session, lease, holds[i], Duration::zero());
   leases_.Arm(lease);
 }
 

@@ -32,40 +32,35 @@ struct AdoptCall : RetryingCall {
   std::vector<RequestId> cancelled;  // the holds that its caller does not want any more
 };
 
-class Adoptions final : public PartOf<AdoptCall> {
+class Adoptions final : public RetryingCalls<AdoptCall> {
  public:
   Adoptions(CoreContext& core, Claims& claims, Sessions& sessions, Leases& leases, PendingReleases& releases)
-      : core_(core), claims_(claims), sessions_(sessions), leases_(leases), releases_(releases), calls_(core, *this) {}
+      : RetryingCalls(core), claims_(claims), sessions_(sessions), leases_(leases), releases_(releases) {}
 
   void Handle(Adopt& in);
   // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
   // is waited for.
   bool Cancel(SessionId session, RequestId request);
-  void OnStoreUp() override;
   void OnTimer(AdoptCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // The stream that asked is over. Its client may go on believing by the former promise.
-  void Drop(SessionId session);
-  bool IsIdle() const override { return calls_.empty(); }
-  size_t Check() const override { return calls_.Check(); }
+  void OnStreamEnd(SessionId session) override;
 
  private:
   void LeaveOpen(const AdoptCall& call);
   void RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string cause);
-  void Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause);
-  void Send(AdoptCall& call);
+  void Refuse(AdoptCall& call, RefusalReason reason, std::string cause) override;
+  void Send(AdoptCall& call) override;
   void OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent);
   // `holds`: the requests that still want it, at least one.
   void Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent,
              Instant former_believes_until);
   Instant ForgetFormer(const Adopt& in, Duration ttl);
 
-  CoreContext& core_;
   Claims& claims_;
   Sessions& sessions_;
   Leases& leases_;
   PendingReleases& releases_;
-  RetryingCalls<AdoptCall> calls_;
 };
 
 }  // namespace distlock::core

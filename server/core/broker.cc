@@ -40,23 +40,23 @@ void Broker::Handle(const Cancel& in) {
   Session* const session = sessions_.Find(in.session);
   if (session == nullptr) return;
   if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
-    core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
-    if (leases_.LeaveOne(*lease->second, in.acquire)) return;
+    core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled});
+    if (sessions_.LeaveOne(*lease->second, in.acquire)) return;
     return leases_.Release(*lease->second, Listener{}, Duration::zero());
   }
   if (adoptions_.Cancel(in.session, in.acquire)) return;
   if (const auto bundle = session->bundles.find(in.acquire); bundle != session->bundles.end()) {
-    return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+    return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled});
   }
   const auto waiter = session->waiters.find(in.acquire);
-  if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
+  if (waiter != session->waiters.end()) callers_.Cancel(*waiter->second, in.acquire);
 }
 
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
   if (in.renew_all) {
     RenewAll();
-    queues_.RejoinAll();
+    grants_.RejoinAll();
   } else {
     leases_.RenewAtRisk();
   }
@@ -88,7 +88,7 @@ void Broker::Handle(StoreReply& in) {
 }
 
 void Broker::Handle(const StoreClockStep& in) {
-  core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
+  core_.Note({.kind = FactKind::kClockStep, .value = in.by});
   // A step forward has shortened every key's life: start all of them anew. What has ended by it hands on nothing, and
   // what was handed on before the step was seen carries stamps that seem to be of another time: look at each queue.
   RenewAll();
@@ -104,7 +104,7 @@ void Broker::RenewAll() {
 }
 
 void Broker::Check() const {
-  size_t deadlines = stream_ends_.Check() + leases_.Check() + bundles_.Check() + drain_.Check();
+  size_t deadlines = stream_ends_.Check() + leases_.Check() + drain_.Check();
   for (const Part* const part : parts_) deadlines += part->Check();
   claims_.Check();
   core_.timers.Check();

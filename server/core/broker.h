@@ -5,6 +5,11 @@
 // when, and what may be promised to whom. This class routes inputs, due deadlines and replies of the store to its
 // parts, each of which owns its state and has a header of its own.
 //
+// An acquire goes from Callers to Waiters, which sends an attempt. Its answer, a notice, a tend, or the reply to a
+// command that made room comes to Grants, which makes a lease of it: Leases renews it, and Sessions tells the request.
+// A release leaves Leases for PendingReleases at once: a stream that breaks later finds nothing of it, and the release
+// goes on until the store confirms it.
+//
 // Thread: one, the shard's. Time must not go backwards between calls.
 // Invariants:
 //  1. A listener gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
@@ -22,6 +27,7 @@
 #include "core/broker_config.h"
 #include "core/broker_load.h"
 #include "core/bundles.h"
+#include "core/callers.h"
 #include "core/claims.h"
 #include "core/core_context.h"
 #include "core/downgrades.h"
@@ -65,7 +71,7 @@ class Broker {
   // broker.cc: to which part an input, a due deadline or a reply goes
   void Handle(const Tick&) {}
   void Handle(const OpenSession& in) { sessions_.Open(in, drain_.deadline()); }
-  void Handle(Acquire& in) { waiters_.Handle(in); }
+  void Handle(Acquire& in) { callers_.Handle(in); }
   void Handle(AcquireAll& in) { bundles_.Handle(in); }
   void Handle(const Cancel& in);
   void Handle(const Release& in) { leases_.Handle(in); }
@@ -94,25 +100,25 @@ class Broker {
   CoreContext core_;
   // The parts refer to each other: see part.h for who may call whom.
   Claims claims_{core_};
+  Queues queues_{core_, grants_};
   PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};
   Leases leases_{core_, claims_, sessions_, bundles_, releases_};
-  Queues queues_{core_, grants_};
-  Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, claims_}};
-  Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, claims_}};
-  Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, claims_}};
+  Callers callers_{core_, claims_, sessions_, queues_, waiters_, bundles_};
+  Waiters waiters_{core_, claims_, releases_, queues_, grants_, callers_};
+  Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
+  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_, callers_};
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, claims_};
   Downgrades downgrades_{core_, claims_, sessions_};
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
-  ForceCalls force_calls_{core_, {leases_, releases_, claims_}};
+  ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
-  const StreamParts of_streams_{sessions_,    leases_,     waiters_,   bundles_,    watches_,
-                                renew_calls_, downgrades_, adoptions_, force_calls_};
-  StreamEnds stream_ends_{core_, of_streams_};
   // In the order in which they hear that the store can be asked again.
-  const std::vector<Part*> parts_{&waiters_,     &releases_,   &queues_,    &watches_,
-                                  &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
+  const std::vector<Part*> parts_{&callers_, &waiters_,     &bundles_,    &releases_,  &queues_,
+                                  &watches_, &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
+  const StreamParts of_streams_{sessions_, leases_, callers_, waiters_, bundles_, watches_};
+  StreamEnds stream_ends_{core_, of_streams_, parts_};
   BrokerDrain drain_{core_, stream_ends_, of_streams_, parts_};
 };
 

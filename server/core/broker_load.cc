@@ -23,7 +23,7 @@ BrokerLoad Broker::Load(const std::vector<std::string>& namespaces) const {
       if (inside && escaped.starts_with(namespaces[i])) add(load.of_namespace[i]);
     }
   };
-  claims_.ForEachLease([&](const Lease& lease) {
+  claims_.ForEach(&Claim::lease, [&](const Lease& lease) {
     if (!lease.ending) note(lease.name, lease.granted, 0);
   });
   queues_.ForEach([&](const LocalQueue& queue) { note(queue.name, kNever, queue.waiters.size()); });

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/callers.h"
 #include "core/check.h"
 #include "core/grants.h"
 #include "core/leases.h"
@@ -15,78 +16,67 @@
 namespace distlock::core {
 
 void Bundles::Handle(AcquireAll& in) {
-  const Acquire& first = in.parts.front();
-  Session* session = nullptr;
-  if (!first.detached) {
-    session = to_.sessions.Find(first.session);
-    if (session == nullptr) return;  // ended meanwhile: its end answers everything
-  }
   auto owned = std::make_unique<Bundle>(*this);
   Bundle& bundle = *owned;
-  bundle.serial = core_.NextSerial();
-  bundle.detached = first.detached;
-  bundle.callers.push_back(to_.waiters.CallerOf(first));
-  const auto refuse_at_once = [&](RefusalReason reason, std::string cause) {
-    for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part), .since = {}});
-    TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
-  };
-  if (core_.draining) return refuse_at_once(RefusalReason::kDraining, "");
-  const bool supported = std::ranges::all_of(in.parts, [&](const Acquire& part) { return core_.Supports(part.want); });
-  if (!supported) return refuse_at_once(RefusalReason::kNotSupported, kNoPermits);
-  if (bundle.detached && JoinRepeat(in)) return;
-  const std::string why_not = WhyNot(in, session);
   for (Acquire& part : in.parts) {
     if (part.detached && part.max_hold > Duration::zero()) part.ttl = std::min(part.ttl, part.max_hold);
-    bundle.parts.push_back({.spec = std::move(part), .since = {}});
+    bundle.parts.push_back({.spec = std::move(part)});
   }
-  if (!why_not.empty()) {
-    const RefusalReason reason = session != nullptr ? RefusalReason::kQuotaExceeded : RefusalReason::kInvalidArgument;
-    return TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = why_not, .holders = {}});
+  const Acquire& first = bundle.parts.front().spec;
+  bundle.detached = first.detached;
+  bundle.callers.push_back(callers_.Of(first));
+  Session* const session = sessions_.Find(first.session);
+  if (session == nullptr && !bundle.detached) return;  // ended meanwhile: its end answers everything
+  if (bundle.detached && JoinRepeat(bundle)) return;
+  if (const std::optional<Refused> why_not = WhyNot(bundle, session)) {
+    return TellCaller(bundle, bundle.callers.front(), *why_not);
   }
-  std::sort(bundle.parts.begin(), bundle.parts.end(),
-            [](const Bundle::Item& a, const Bundle::Item& b) { return a.spec.name < b.spec.name; });
-  if (session != nullptr) {
-    for (const Bundle::Item& part : bundle.parts) session->bundles.emplace(part.spec.request, &bundle);
-  } else {
-    calls_.emplace(bundle.callers.front().listener.session, &bundle);
+  std::ranges::sort(bundle.parts, {}, [](const Bundle::Item& part) -> const LockName& { return part.spec.name; });
+  for (const Bundle::Item& part : bundle.parts) {
+    if (session != nullptr) session->bundles.emplace(part.spec.request, &bundle);
+    claims_.AddBundle(part.spec.owner);
   }
-  for (const Bundle::Item& part : bundle.parts) to_.claims.AddBundle(part.spec.owner);
+  if (session == nullptr) calls_.emplace(bundle.callers.front().listener.session, &bundle);
+  bundle.serial = core_.NextSerial();
   bundles_.emplace(bundle.serial, std::move(owned));
   core_.store_up&& core_.config.store.takes_many_at_once ? TryAll(bundle) : AskForNext(bundle);
 }
 
-// Empty: the request can be tried.
-std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const {
-  if (session != nullptr) {
-    const size_t has = session->leases.size() + session->waiters.size() + session->bundles.size();
-    if (has + in.parts.size() <= core_.config.max_leases_per_session) return "";
-    return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
+// nullopt: the request can be tried.
+std::optional<Refused> Bundles::WhyNot(const Bundle& bundle, const Session* session) const {
+  if (core_.draining) return Refused{.reason = RefusalReason::kDraining};
+  const auto spec_of = [](const Bundle::Item& part) -> const Acquire& { return part.spec; };
+  if (!std::ranges::all_of(bundle.parts, [&](const Acquire& one) { return core_.Supports(one.want); }, spec_of)) {
+    return Refused{.reason = RefusalReason::kNotSupported, .cause = kNoPermits};
   }
-  const bool in_use =
-      std::ranges::any_of(in.parts, [&](const Acquire& part) { return to_.claims.IsInUse(part.owner); });
-  return in_use ? kRequestIdInUse : "";
+  if (session != nullptr) {
+    std::string why = sessions_.WhyFull(*session, bundle.parts.size());
+    if (why.empty()) return std::nullopt;
+    return Refused{.reason = RefusalReason::kQuotaExceeded, .cause = std::move(why)};
+  }
+  if (std::ranges::none_of(bundle.parts, [&](const Acquire& one) { return claims_.IsInUse(one.owner); }, spec_of)) {
+    return std::nullopt;
+  }
+  return Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse};
 }
 
 // A repeat of a request that still waits here shares its locks, and waits as long as the repeat says.
-bool Bundles::JoinRepeat(const AcquireAll& in) {
-  const auto is_same = [&](const auto& entry) {
-    const std::vector<Bundle::Item>& parts = entry.second->parts;
-    return entry.second->detached && parts.size() == in.parts.size() &&
-           std::all_of(in.parts.begin(), in.parts.end(), [&](const Acquire& one) {
-             return std::any_of(parts.begin(), parts.end(), [&](const Bundle::Item& part) {
-               return part.spec.owner == one.owner && part.spec.request == one.request;
-             });
-           });
+bool Bundles::JoinRepeat(const Bundle& repeat) {
+  if (!IsRepeatable(repeat.parts.front().spec.owner)) return false;
+  const auto is_part = [](const Bundle::Item& a, const Bundle::Item& b) {
+    return a.spec.owner == b.spec.owner && a.spec.request == b.spec.request;
   };
-  if (!IsRepeatable(in.parts.front().owner)) return false;
-  const auto found = std::find_if(bundles_.begin(), bundles_.end(), is_same);
+  const auto found = std::ranges::find_if(bundles_, [&](const auto& entry) {
+    return entry.second->detached && std::ranges::is_permutation(entry.second->parts, repeat.parts, is_part);
+  });
   if (found == bundles_.end()) return false;
   Bundle& bundle = *found->second;
-  calls_.emplace(in.parts.front().session, &bundle);
+  const Acquire& first = repeat.parts.front().spec;
+  calls_.emplace(first.session, &bundle);
   if (bundle.op == 0) {
-    to_.waiters.Join(*to_.claims.WaiterOf(bundle.parts[bundle.next].spec.owner), in.parts.front());
+    callers_.Join(*claims_.WaiterOf(bundle.parts[bundle.next].spec.owner), first);
   } else {
-    bundle.callers.push_back(to_.waiters.CallerOf(in.parts.front()));
+    bundle.callers.push_back(callers_.Of(first));
     Arm(bundle);
   }
   return true;
@@ -97,22 +87,13 @@ void Bundles::TryAll(Bundle& bundle) {
   const Duration timeout = core_.AttemptTimeout(bundle.parts.front().spec.ttl);
   StoreAcquireAll all;
   all.run_before = core_.now + timeout;
-  Op op;
-  op.sender = this;
-  op.runs_until = all.run_before;
-  op.waiter = bundle.serial;
+  Op op{.sender = this, .runs_until = all.run_before, .waiter = bundle.serial};
   for (const Bundle::Item& part : bundle.parts) {
     // A pending release of the same owner must be confirmed first: see Waiters::Ask.
-    if (to_.claims.ReleaseOf(part.spec.owner) != nullptr) return AskForNext(bundle);
+    if (claims_.ReleaseOf(part.spec.owner) != nullptr) return AskForNext(bundle);
     op.owners.push_back(part.spec.owner);
     op.names.push_back(part.spec.name);
-    all.items.push_back(StoreAcquire{.name = part.spec.name,
-                                     .want = part.spec.want,
-                                     .owner = part.spec.owner,
-                                     .ttl = part.spec.ttl,
-                                     .lock_delay = part.spec.lock_delay,
-                                     .max_hold = part.spec.max_hold,
-                                     .info = part.spec.info});
+    all.items.push_back(Waiters::CommandFor(part.spec));
   }
   bundle.may_run_until = op.runs_until;
   bundle.op = all.op = core_.SendOp(std::move(op));
@@ -130,15 +111,13 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   Bundle& bundle = *found->second;
   bundle.op = 0;
-  // Asking for one lock after the other finds out why.
   if (!granted) {
-    const bool unknown = std::holds_alternative<StoreUnknown>(reply.outcome);
-    if (!unknown) bundle.may_run_until = {};
-    return AskForNext(bundle);
+    if (!std::holds_alternative<StoreUnknown>(reply.outcome)) bundle.may_run_until = {};
+    return AskForNext(bundle);  // asking for one lock after the other finds out why
   }
   for (const Bundle::Item& part : bundle.parts) {
     // A release under way undoes it, or it is too old to be believed: ask again.
-    const bool releasing = to_.claims.ReleaseOf(part.spec.owner) != nullptr;
+    const bool releasing = claims_.ReleaseOf(part.spec.owner) != nullptr;
     if (releasing || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.may_run_until = {};
@@ -159,22 +138,22 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
 void Bundles::OnLateReply(const Op& op) {
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const OwnerId& owner = op.owners[i];
-    if (to_.claims.IsKnown(owner)) continue;
-    to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
+    if (claims_.IsKnown(owner)) continue;
+    releases_.Withdraw(op.names[i], owner, kAttemptMax);
   }
 }
 
 void Bundles::AskForNext(Bundle& bundle) {
   bundle.op = 0;
   const OwnerId& owner = bundle.parts[bundle.next].spec.owner;
-  if (to_.claims.IsInUse(owner)) return RefuseIdInUse(bundle);
+  if (claims_.IsInUse(owner)) return RefuseIdInUse(bundle);
   Arm(bundle);
-  to_.waiters.AskForPart(bundle);
+  waiters_.AskForPart(bundle);
 }
 
 void Bundles::Arm(Bundle& bundle) {
   if (bundle.op == 0) return core_.timers.Cancel(bundle);  // the waiter for the next part has its callers' deadlines
-  Instant at = core_.FindOp(bundle.op)->sent + core_.AttemptTimeout(bundle.parts.front().spec.ttl);
+  Instant at = bundle.may_run_until;
   for (const Caller& caller : bundle.callers) at = std::min(at, caller.deadline);
   core_.Arm(bundle, at);
 }
@@ -188,15 +167,12 @@ void Bundles::OnTimer(Bundle& bundle) {
       continue;
     }
     const LockName& first = bundle.parts.front().spec.name;
-    Refused refused = to_.waiters.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
+    Refused refused = callers_.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
     refused.about = first;
     DropCaller(bundle, caller.listener.session, &refused);
     if (!bundles_.contains(serial)) return;
   }
-  if (core_.now >= core_.FindOp(bundle.op)->sent + core_.AttemptTimeout(bundle.parts.front().spec.ttl)) {
-    return AskForNext(bundle);
-  }
-  Arm(bundle);
+  core_.now >= bundle.may_run_until ? AskForNext(bundle) : Arm(bundle);
 }
 
 void Bundles::LosePart(Lease& lease, const std::string& cause) {
@@ -204,7 +180,6 @@ void Bundles::LosePart(Lease& lease, const std::string& cause) {
   Refuse(bundle, Refused{.reason = RefusalReason::kStoreUnavailable,
                          .cause = "it was lost while other locks were waited for: " + cause,
                          .retry_after = kRetryMin,
-                         .holders = {},
                          .about = lease.name});
 }
 
@@ -217,12 +192,7 @@ void Bundles::TellCaller(const Bundle& bundle, const Caller& caller, const Refus
   Refused told = refused;
   told.waited = core_.now - caller.arrived;
   for (const Bundle::Item& part : bundle.parts) {
-    core_.Note({.kind = FactKind::kRefused,
-                .value = told.waited,
-                .refusal = told.reason,
-                .name = part.spec.name,
-                .detail = {}});
-    core_.Tell({caller.listener.session, part.spec.request}, told);
+    core_.Refuse({caller.listener.session, part.spec.request}, part.spec.name, told);
   }
 }
 
@@ -236,18 +206,14 @@ void Bundles::DropCaller(Bundle& bundle, SessionId session, const Refused* refus
   Arm(bundle);
 }
 
-void Bundles::OrphanAllOf(Session& session, const Refused* refused) {
+void Bundles::EndAllOf(Session& session, bool keep, const Refused* refused) {
   while (!session.bundles.empty()) {
     Bundle& bundle = *session.bundles.begin()->second;
     for (const Caller& caller : bundle.callers) {
       if (refused != nullptr) TellCaller(bundle, caller, *refused);
     }
-    End(bundle, /*keep=*/true);
+    End(bundle, keep);
   }
-}
-
-void Bundles::EndAllOf(Session& session) {
-  while (!session.bundles.empty()) End(*session.bundles.begin()->second);
 }
 
 // Releases what the bundle has taken or may have taken. No caller has been told of it, so no belief has to be waited
@@ -257,47 +223,41 @@ void Bundles::End(Bundle& bundle, bool keep) {
   for (const Bundle::Item& part : bundle.parts) {
     const OwnerId& owner = part.spec.owner;
     if (part.taken) {
-      Lease& lease = *to_.claims.LeaseOf(owner);
+      Lease& lease = *claims_.LeaseOf(owner);
       lease.bundle = nullptr;
       if (IsRepeatable(owner)) {
-        to_.claims.LeaveToTtl(owner, core_.now + lease.ttl);
-        to_.leases.Forget(lease);
+        claims_.LeaveToTtl(owner, core_.now + lease.ttl);
+        leases_.Forget(lease);
       } else if (keep && IsTry(owner)) {
-        to_.leases.ReleaseLater(lease, core_.KeepForNextTry());
+        leases_.ReleaseLater(lease, core_.KeepForNextTry());
       } else {
-        to_.leases.Release(lease, Listener{}, Duration::zero());
+        leases_.Release(lease, Listener{}, Duration::zero());
       }
-    } else if (Waiter* const waiter = to_.claims.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
+    } else if (Waiter* const waiter = claims_.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
       waiter->bundle = nullptr;
-      keep ? to_.waiters.Orphan(*waiter, nullptr) : to_.waiters.Withdraw(*waiter);
-    } else if (bundle.may_run_until != Instant{} && to_.claims.LeaseOf(owner) == nullptr) {
-      PendingRelease& release = to_.releases.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
-                                                   part.spec.ttl + part.spec.lock_delay, 0);
-      release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
-      release.order_lost |= bundle.may_run_until > core_.now;
-      keep&& IsTry(owner) ? to_.releases.PursueLater(release, core_.KeepForNextTry()) : to_.releases.Pursue(release);
+      keep ? waiters_.Orphan(*waiter, nullptr) : waiters_.Withdraw(*waiter);
+    } else if (bundle.may_run_until != Instant{} && claims_.LeaseOf(owner) == nullptr) {
+      PendingRelease& release = releases_.Undo(part.spec, bundle.may_run_until, bundle.may_run_until > core_.now);
+      keep&& IsTry(owner) ? releases_.PursueLater(release, core_.KeepForNextTry()) : releases_.Pursue(release);
     }
   }
   for (const Caller& caller : bundle.callers) {
     calls_.erase(caller.listener.session);
-    if (Session* const session = to_.sessions.Find(caller.listener.session); session != nullptr) {
+    if (Session* const session = sessions_.Find(caller.listener.session); session != nullptr) {
       for (const Bundle::Item& part : bundle.parts) session->bundles.erase(part.spec.request);
     }
   }
-  for (const Bundle::Item& part : bundle.parts) to_.claims.RemoveBundle(part.spec.owner);
+  for (const Bundle::Item& part : bundle.parts) claims_.RemoveBundle(part.spec.owner);
   core_.timers.Cancel(bundle);
   bundles_.erase(serial);
 }
 
-bool Bundles::DropCall(SessionId session) {
-  const auto found = calls_.find(session);
-  if (found == calls_.end()) return false;
-  DropCaller(*found->second, session, nullptr);
-  return true;
+void Bundles::OnStreamEnd(SessionId session) {
+  if (const auto found = calls_.find(session); found != calls_.end()) DropCaller(*found->second, session, nullptr);
 }
 
 void Bundles::RefuseIdInUse(Bundle& bundle) {
-  Refuse(bundle, Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}});
+  Refuse(bundle, Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse});
 }
 
 void Bundles::RefuseEvery(const Refused& refused) {
@@ -307,7 +267,7 @@ void Bundles::RefuseEvery(const Refused& refused) {
 void Bundles::RenewKept() {
   for (const auto& [serial, bundle] : bundles_) {
     for (const Bundle::Item& part : bundle->parts) {
-      if (part.taken) to_.leases.RenewSoon(*to_.claims.LeaseOf(part.spec.owner));
+      if (part.taken) leases_.RenewSoon(*claims_.LeaseOf(part.spec.owner));
     }
   }
 }
@@ -319,10 +279,10 @@ size_t Bundles::Check() const {
     for (size_t i = 0; i < bundle->parts.size(); ++i) {
       const Bundle::Item& part = bundle->parts[i];
       DISTLOCK_CHECK(part.taken == (i < bundle->next));
-      if (part.taken) DISTLOCK_CHECK(to_.claims.LeaseOf(part.spec.owner)->bundle == bundle.get());
+      if (part.taken) DISTLOCK_CHECK(claims_.LeaseOf(part.spec.owner)->bundle == bundle.get());
     }
     // One command for all is under way, or the next part is waited for.
-    const Waiter* const waiter = to_.claims.WaiterOf(bundle->parts[bundle->next].spec.owner);
+    const Waiter* const waiter = claims_.WaiterOf(bundle->parts[bundle->next].spec.owner);
     const bool waits = waiter != nullptr && waiter->bundle == bundle.get();
     DISTLOCK_CHECK(waits == (bundle->op == 0));
     DISTLOCK_CHECK(waits || (core_.IsInFlight(bundle->op, this) && bundle->at != kNever));
@@ -332,6 +292,106 @@ size_t Bundles::Check() const {
     deadlines += bundle->at != kNever;
   }
   return deadlines;
+}
+
+// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease
+// already.
+bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
+  Bundle::Item& kept = bundle.parts[part];
+  if (claims_.LeaseOf(kept.spec.owner) != nullptr) return false;
+  kept.news = news;
+  kept.taken = true;
+  Lease& lease = leases_.Keep(kept.spec, news, bundle.may_run_until);
+  lease.bundle = &bundle;
+  leases_.Arm(lease);
+  return true;
+}
+
+void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
+  Bundle& bundle = *waiter.bundle;
+  const Instant may_run_until = waiters_.LatestRun(waiter);
+  waiter.bundle = nullptr;
+  waiters_.Forget(waiter);
+  if (!KeepPart(bundle, bundle.next, news)) return RefuseIdInUse(bundle);
+  Lease& lease = *claims_.LeaseOf(bundle.parts[bundle.next].spec.owner);
+  lease.may_run_until = std::max(lease.may_run_until, may_run_until);
+  if (++bundle.next < bundle.parts.size()) return AskForNext(bundle);
+  bundle.next = 0;
+  GrantAll(bundle);
+}
+
+// How long all parts have been granted. For a stream, that begins now. A detached request may be the repeat of one that
+// was granted through another broker: its max_hold counts from when the store granted the last part, and each part's
+// lease id says so.
+Duration Bundles::HeldFor(Bundle& bundle) const {
+  if (!bundle.detached) return Duration::zero();
+  const auto made = [](const Bundle::Item& part) { return part.news.made; };
+  const GrantNews last = std::ranges::max(bundle.parts, {}, made).news;
+  for (Bundle::Item& part : bundle.parts) part.news.since = last.since;
+  Duration held = core_.now - last.made;
+  held += core_.Drift(held);
+  return std::max(held, Duration::zero());
+}
+
+// The request was granted before, and its max_hold ends that grant: releases what is left of it in the store as soon as
+// nobody can have been promised it for longer, and asks anew.
+void Bundles::TakeAnew(Bundle& bundle) {
+  Instant made_by{};
+  Duration max_hold{};
+  for (const Bundle::Item& part : bundle.parts) {
+    made_by = std::max(made_by, part.news.made_by);
+    max_hold = std::max(max_hold, part.spec.max_hold);
+  }
+  const Duration promised = std::max(made_by + max_hold - core_.now, Duration::zero());
+  for (Bundle::Item& part : bundle.parts) {
+    Lease& lease = *claims_.LeaseOf(part.spec.owner);
+    part.taken = false;
+    leases_.ReleaseLater(lease, promised, lease.lock_delay);
+  }
+  AskForNext(bundle);
+}
+
+void Bundles::GrantAll(Bundle& bundle) {
+  const Duration held = HeldFor(bundle);
+  for (const Bundle::Item& part : bundle.parts) {
+    if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
+  }
+  for (const Bundle::Item& part : bundle.parts) {
+    Lease& lease = *claims_.LeaseOf(part.spec.owner);
+    lease.bundle = nullptr;
+    if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
+    lease.granted = core_.now;
+    Granted granted{.name = lease.name,
+                    .mode = part.spec.want.mode,
+                    .owner = lease.owner,
+                    .token = part.news.token,
+                    .since = part.news.since,
+                    .ttl = lease.ttl,
+                    .replicas = core_.config.store.replicas};
+    Duration waited{};
+    for (const Caller& caller : bundle.callers) {
+      const Listener listener{caller.listener.session, part.spec.request};
+      waited = core_.now - caller.arrived;
+      granted.waited = core_.Shortened(waited);
+      if (bundle.detached) {
+        granted.valid_for = core_.Shortened(BelieveUntil(lease) - core_.now);
+        core_.Tell(listener, granted);
+      } else {
+        lease.listener = listener;
+        sessions_.Give(*sessions_.Find(listener.session), listener.request, lease, granted);
+      }
+    }
+    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
+    if (bundle.detached) {
+      claims_.LeaveToTtl(lease.owner, core_.now + lease.ttl);
+      leases_.Forget(lease);
+    } else {
+      leases_.Arm(lease);
+    }
+  }
+  for (Bundle::Item& part : bundle.parts) part.taken = false;
+  bundle.may_run_until = {};
+  End(bundle);
 }
 
 }  // namespace distlock::core

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/container/btree_map.h"
@@ -21,21 +22,22 @@
 
 namespace distlock::core {
 
+class Callers;
 class Leases;
 class Waiters;
 struct GrantNews;
 
 class Bundles final : public PartOf<Bundle>, public KeptParts {
  public:
-  // The parts that bundles call.
-  struct Neighbours {
-    Sessions& sessions;
-    Waiters& waiters;
-    Leases& leases;
-    PendingReleases& releases;
-    Claims& claims;
-  };
-  Bundles(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+  Bundles(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
+          Waiters& waiters, Callers& callers)
+      : core_(core),
+        claims_(claims),
+        releases_(releases),
+        sessions_(sessions),
+        leases_(leases),
+        waiters_(waiters),
+        callers_(callers) {}
 
   void Handle(AcquireAll& in);
   void OnTimer(Bundle& bundle) override;
@@ -52,19 +54,16 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   void RefuseEvery(const Refused& refused);
   // One caller waits no longer. `refused`: what it is told; null: it has gone.
   void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
-  // A detached call is over. False: no call of that session waits for a bundle.
-  bool DropCall(SessionId session);
-  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. Its client did not give them up: what
-  // the tries of a request have is kept for the next ones. See Waiters::Orphan.
-  void OrphanAllOf(Session& session, const Refused* refused);
-  // The client has said goodbye.
-  void EndAllOf(Session& session);
+  void OnStreamEnd(SessionId session) override;
+  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. `keep`: its client did not give them up,
+  // so what the tries of a request have is kept for the next ones. See Waiters::Orphan.
+  void EndAllOf(Session& session, bool keep, const Refused* refused = nullptr);
 
   size_t Check() const override;
 
  private:
-  std::string WhyNot(const AcquireAll& in, const Session* session) const;
-  bool JoinRepeat(const AcquireAll& in);
+  std::optional<Refused> WhyNot(const Bundle& bundle, const Session* session) const;
+  bool JoinRepeat(const Bundle& repeat);
   void TryAll(Bundle& bundle);
   void OnLateReply(const Op& op);
   void AskForNext(Bundle& bundle);
@@ -79,7 +78,12 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   void End(Bundle& bundle, bool keep = false);
 
   CoreContext& core_;
-  const Neighbours to_;
+  Claims& claims_;
+  PendingReleases& releases_;
+  Sessions& sessions_;
+  Leases& leases_;
+  Waiters& waiters_;
+  Callers& callers_;
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
   absl::btree_map<SessionId, Bundle*> calls_;                   // calls that wait for several detached grants
 };

@@ -9,7 +9,8 @@
 //                                       └─ LeaveToTtl ─> left ────────── none, when its time has passed
 //
 // A request may come again, so an owner asks also while its former grant is given back or left to its ttl, and an owner
-// whose grant came by another path is given back although it asks.
+// whose grant came by another path is given back although it asks. So a claim has no single state: Check() says which
+// records exclude each other.
 //
 // Thread: the shard's.
 #pragma once
@@ -48,6 +49,13 @@ class Claims {
   // Whether an answer on its way may still give the owner a lock, or its client may believe in one that is not renewed
   // here.
   bool MayChange(const OwnerId& owner) const;
+  // All records of one kind: `of` is a member of Claim.
+  template <typename Record, typename Look>
+  void ForEach(std::unique_ptr<Record> Claim::* of, Look look) const {
+    for (const auto& [owner, claim] : claims_) {
+      if ((*claim).*of != nullptr) look(*((*claim).*of));
+    }
+  }
   // Whether a request under this owner is answered by what is here already.
   bool IsInUse(const OwnerId& owner) const { return WaiterOf(owner) != nullptr || LeaseOf(owner) != nullptr; }
 
@@ -58,24 +66,12 @@ class Claims {
   // The waiter of another try of the same request. Null: no other try asks.
   Waiter* OtherTry(const OwnerId& owner) const;
   size_t waiters() const { return waiters_; }
-  template <typename Look>
-  void ForEachWaiter(Look look) const {
-    for (const auto& [owner, claim] : claims_) {
-      if (claim->waiter != nullptr) look(*claim->waiter);
-    }
-  }
 
   // ---- it holds. REQUIRES: it has no lease. The caller ends what it asks before this Step ends.
   Lease& Hold(std::unique_ptr<Lease> lease);
   void EndLease(OwnerId owner);
   Lease* LeaseOf(const OwnerId& owner) const;  // null: it has none here
   size_t leases() const { return leases_; }
-  template <typename Look>
-  void ForEachLease(Look look) const {
-    for (const auto& [owner, claim] : claims_) {
-      if (claim->lease != nullptr) look(*claim->lease);
-    }
-  }
 
   // ---- it is given back. REQUIRES: nothing of it is being given back.
   PendingRelease& GiveBack(std::unique_ptr<PendingRelease> release);
@@ -84,12 +80,6 @@ class Claims {
   // Whether its grant with this token (0: any) is on its way back to the store.
   bool IsReleasing(const OwnerId& owner, uint64_t token) const;
   size_t releases() const { return releases_; }
-  template <typename Look>
-  void ForEachRelease(Look look) const {
-    for (const auto& [owner, claim] : claims_) {
-      if (claim->release != nullptr) look(*claim->release);
-    }
-  }
 
   // ---- it is left to its ttl. Replaces what is known of it.
   void LeaveToTtl(const OwnerId& owner, Instant until, Instant promised_until = {});

@@ -43,6 +43,11 @@ class CoreContext {
     fact.refusal = NameOf(fact.refusal);
     effects_->emplace_back(std::move(fact));
   }
+  // Refuses a request about a lock, on record.
+  void Refuse(const Listener& to, const LockName& name, Refused refused) {
+    Note({.kind = FactKind::kRefused, .value = refused.waited, .refusal = refused.reason, .name = name});
+    Tell(to, std::move(refused));
+  }
   template <typename T>
   void Command(T command) {
     effects_->emplace_back(std::in_place_type<StoreCommand>, std::move(command));

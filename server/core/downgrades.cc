@@ -17,50 +17,40 @@ bool Downgrades::IsBeingReleased(const OwnerId& owner, uint64_t token) const {
 }
 
 void Downgrades::Handle(Downgrade& in) {
+  const auto refuse = [&](RefusalReason reason, std::string cause) {
+    core_.Refuse({in.session, in.request}, in.name, {.reason = reason, .cause = std::move(cause)});
+  };
   if (in.acquire != 0) {
     const Session* const session = sessions_.Find(in.session);
     if (session == nullptr) return;
     const auto lease = session->leases.find(in.acquire);
     if (lease == session->leases.end()) {
-      return Refuse(in, RefusalReason::kNotHolder, "this session holds nothing under that id");
+      return refuse(RefusalReason::kNotHolder, "this session holds nothing under that id");
     }
     in.name = lease->second->name;
     in.owner = lease->second->owner;
     in.token = lease->second->token;
   }
   if (IsBeingReleased(in.owner, in.token)) {
-    return Refuse(in, RefusalReason::kNotHolder, "it is being given back");
+    return refuse(RefusalReason::kNotHolder, "it is being given back");
   }
   if (const Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr && lease->reentry != nullptr) {
     Reentry& reentry = *lease->reentry;
     if (!reentry.others.empty()) {
-      return Refuse(in, RefusalReason::kNotSupported,
+      return refuse(RefusalReason::kNotSupported,
                     "it was taken " + std::to_string(reentry.others.size() + 1) +
                         " times, and all who have it count on its mode; release it but once");
     }
     // From now on, even before the store has done it. The store refuses permits, which are then held as before.
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
-  if (DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout)) Send(*call);
-}
-
-void Downgrades::Refuse(const Downgrade& in, RefusalReason reason, std::string cause) {
-  core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
-  core_.Tell({in.session, in.request}, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
-}
-
-void Downgrades::OnStoreUp() {
-  calls_.ForEachWithoutAttempt([this](DowngradeCall& call) { Send(call); });
+  if (DowngradeCall* const call = Begin(std::move(in), core_.config.store_timeout)) Send(*call);
 }
 
 void Downgrades::Send(DowngradeCall& call) {
-  if (!core_.store_up) return calls_.AwaitStore(call);
+  if (!core_.store_up) return AwaitStore(call);
   const Downgrade& downgrade = call.request;
-  Op op;
-  op.sender = this;
-  op.name = downgrade.name;
-  const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
-  ++call.attempts;
+  const OpId id = BeginAttempt(call, kAttemptMax);
   const Lease* const lease = claims_.LeaseOf(downgrade.owner);
   core_.Command(StoreDowngrade{.op = id,
                                .name = downgrade.name,
@@ -72,36 +62,31 @@ void Downgrades::Send(DowngradeCall& call) {
 
 void Downgrades::OnTimer(DowngradeCall& call) {
   if (core_.now >= call.until) {
-    return calls_.Refuse(
-        call, RefusalReason::kStoreUnavailable,
-        calls_.Trouble(call) + "; whether the lease is SHARED by now is not known: treat it as that and ask again");
+    return Refuse(call, RefusalReason::kStoreUnavailable,
+                  Trouble(call) + "; whether the lease is SHARED by now is not known: treat it as that and ask again");
   }
   Send(call);
 }
 
 void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  DowngradeCall* const call = calls_.Find(op.caller);
+  DowngradeCall* const call = Find(op.caller);
   if (call == nullptr) return;
   const auto* done = std::get_if<DowngradeDone>(&reply.outcome);
   if (done == nullptr) {
-    if (call->op != id) return;
-    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-    if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
-      return calls_.Refuse(*call, RefusalReason::kForeignKey, failed->cause);
-    }
-    return calls_.RetryAfter(*call, reply, call->attempts);
+    if (call->op != id || RefuseForeignKey(*call, reply)) return;
+    return RetryAfter(*call, reply, call->attempts);
   }
   switch (done->result) {
     case DowngradeDone::Result::kDowngraded:
-      return calls_.Answer(*call, Downgraded{call->request.name, call->request.owner, call->request.token});
+      return Answer(*call, Downgraded{call->request.name, call->request.owner, call->request.token});
     case DowngradeDone::Result::kNotHolder:
-      return calls_.Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
+      return Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
     case DowngradeDone::Result::kElsewhere:
-      return calls_.Refuse(*call, RefusalReason::kNotSupported,
-                           "a stream of another broker has the lease, and nobody else could tell its client: downgrade "
-                           "it there, or adopt it into a session here first");
+      return Refuse(*call, RefusalReason::kNotSupported,
+                    "a stream of another broker has the lease, and nobody else could tell its client: downgrade "
+                    "it there, or adopt it into a session here first");
     case DowngradeDone::Result::kAnotherMode:
-      return calls_.Refuse(*call, RefusalReason::kNotSupported, "it holds permits, which have no other mode");
+      return Refuse(*call, RefusalReason::kNotSupported, "it holds permits, which have no other mode");
   }
 }
 

@@ -22,30 +22,21 @@ struct DowngradeCall : RetryingCall {
   Downgrade request;
 };
 
-class Downgrades final : public PartOf<DowngradeCall> {
+class Downgrades final : public RetryingCalls<DowngradeCall> {
  public:
   Downgrades(CoreContext& core, const Claims& claims, const Sessions& sessions)
-      : core_(core), claims_(claims), sessions_(sessions), calls_(core, *this) {}
+      : RetryingCalls(core), claims_(claims), sessions_(sessions) {}
 
   void Handle(Downgrade& in);
-  void OnStoreUp() override;
   void OnTimer(DowngradeCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  // The stream or call that asked is over.
-  void Drop(SessionId session) { calls_.Drop(session); }
-
-  bool IsIdle() const override { return calls_.empty(); }
-  size_t Check() const override { return calls_.Check(); }
 
  private:
   bool IsBeingReleased(const OwnerId& owner, uint64_t token) const;
-  void Refuse(const Downgrade& in, RefusalReason reason, std::string cause);
-  void Send(DowngradeCall& call);
+  void Send(DowngradeCall& call) override;
 
-  CoreContext& core_;
   const Claims& claims_;
   const Sessions& sessions_;
-  RetryingCalls<DowngradeCall> calls_;
 };
 
 }  // namespace distlock::core

@@ -4,10 +4,9 @@
 #include <algorithm>
 
 #include "core/bundles.h"
-#include "core/check.h"
+#include "core/callers.h"
 #include "core/leases.h"
 #include "core/sessions.h"
-#include "core/waiters.h"
 #include "core/watches.h"
 
 namespace distlock::core {
@@ -18,15 +17,15 @@ void BrokerDrain::Handle(const Drain& in) {
   core_.draining = true;
   deadline_ = deadline;
   if (!is_over_) core_.Arm(timer_, deadline);
-  const Refused draining{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}};
+  const Refused draining{.reason = RefusalReason::kDraining};
   for (const auto& [id, session] : of_.sessions.all()) {
     core_.Tell({id, 0}, Draining{in.timeout});
-    of_.bundles.OrphanAllOf(*session, &draining);
+    of_.bundles.EndAllOf(*session, /*keep=*/true, &draining);
     streams_.OrphanWaiters(*session, &draining);
   }
   of_.bundles.RefuseEvery(draining);
   of_.watches.EndAll();
-  of_.waiters.RefuseAllDetached(draining);
+  of_.callers.RefuseAllDetached(draining);
 }
 
 // The leases that are left are lost, and freed when belief in them has ended. Those that their clients resume are kept
@@ -48,19 +47,14 @@ void BrokerDrain::OnDue(PartRecord&) {
 }
 
 void BrokerDrain::EndLeasesOf(Session& session) {
-  for (Lease* lease : Leases::Of(session)) {
+  for (Lease* lease : Sessions::LeasesOf(session)) {
     if (lease->resume) continue;
-    of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
-    of_.leases.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
-                                       "the broker shut down and its drain timeout passed"});
+    of_.leases.TellLost(*lease, LostReason::kDrained, "the broker shut down and its drain timeout passed");
     // Its client lives and believes until it hears of this.
     if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
     of_.leases.End(*lease);
   }
 }
-
-// A drain sends no commands of its own.
-void BrokerDrain::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
 
 void BrokerDrain::FinishWhenEmpty() {
   if (!core_.draining || is_over_) return;

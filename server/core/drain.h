@@ -23,7 +23,6 @@ class BrokerDrain final : public Part {
   void Handle(const Drain& in);
   // Its timeout has passed, or even what it waits for beyond that.
   void OnDue(PartRecord& due) override;
-  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   size_t Check() const override { return timer_.at != kNever; }
   // Tells when nothing is held or waiting any more. Called in each Step.
   void FinishWhenEmpty();

@@ -22,11 +22,11 @@ struct Queued {
 };
 
 struct Granted {
-  LockName name;
+  LockName name{};
   Mode mode = Mode::kExclusive;
   OwnerId owner{};
   uint64_t token = 0;
-  StoreTime since;
+  StoreTime since{};
   Duration valid_for{};  // no longer than is safe by the client's clock; see proto/distlock/v1/session.md
   uint64_t echo_seq = 0;
   std::optional<Duration> since_granted;  // of a Hold; as in Renewed
@@ -38,19 +38,19 @@ struct Granted {
 
 struct Refused {
   RefusalReason reason = RefusalReason::kStoreUnavailable;
-  std::string cause;  // facts for the message; "" when the reason says all
+  std::string cause{};  // facts for the message; "" when the reason says all
   Duration retry_after{};
   Duration waited{};
-  HolderList holders;
+  HolderList holders{};
   uint32_t queue_length = 0;
-  LockName about;  // of several locks, the one that was not to be had; else empty
+  LockName about{};  // of several locks, the one that was not to be had; else empty
 };
 
 // Sent under the release's id, and also under the acquire's id when somebody else than its session released it, or when
 // a release by owner ended a lease that was taken more than once.
 struct Released {
   ReleaseOutcome outcome = ReleaseOutcome::kReleased;
-  LockName name;
+  LockName name{};
   OwnerId owner{};
   uint64_t token = 0;
 };
@@ -68,11 +68,11 @@ struct LeaseLimit {
 struct HeartbeatAck {
   uint64_t seq = 0;
   Duration valid_for{};
-  std::vector<LeaseLimit> limits;
+  std::vector<LeaseLimit> limits{};
 };
 
 struct Renewed {
-  LockName name;
+  LockName name{};
   OwnerId owner{};
   uint64_t token = 0;
   Duration since_granted{};  // by a clock that is not slower than the client's
@@ -80,20 +80,20 @@ struct Renewed {
 };
 
 struct AtRisk {
-  LockName name;
+  LockName name{};
   OwnerId owner{};
   uint64_t token = 0;
   Duration since_granted{};  // as in Renewed
   Duration valid_for{};
-  std::string cause;
+  std::string cause{};
 };
 
 struct Lost {
-  LockName name;
+  LockName name{};
   OwnerId owner{};
   uint64_t token = 0;
   LostReason reason = LostReason::kExpired;
-  std::string cause;
+  std::string cause{};
 };
 
 struct Draining {
@@ -106,7 +106,7 @@ struct Changed {
 };
 
 struct Downgraded {
-  LockName name;
+  LockName name{};
   OwnerId owner{};
   uint64_t token = 0;
 };

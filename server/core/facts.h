@@ -39,8 +39,8 @@ struct Fact {
   RefusalReason refusal{};
   LostReason lost{};
   HandoffPath handoff{};
-  LockName name;  // empty where it is about no single lock
-  std::string detail;
+  LockName name{};  // empty where it is about no single lock
+  std::string detail{};
 };
 
 }  // namespace distlock::core

@@ -19,38 +19,30 @@ class PendingReleases;
 struct ForceCall : RetryingCall {
   explicit ForceCall(Part& of) : RetryingCall(of) {}
   ForceRelease request;
-  bool acted =
-      false;  // a command or this broker may have ended the lease: if the holder is gone, it may be by this call
+  // A command or this broker may have ended the lease: if the holder is gone, it may be by this call.
+  bool acted = false;
 };
 
-class ForceCalls final : public PartOf<ForceCall> {
+class ForceCalls final : public RetryingCalls<ForceCall> {
  public:
-  // The parts that forced releases call.
-  struct Neighbours {
-    Leases& leases;
-    PendingReleases& releases;
-    Claims& claims;
-  };
-  ForceCalls(CoreContext& core, const Neighbours& to) : core_(core), to_(to), calls_(core, *this) {}
+  ForceCalls(CoreContext& core, Claims& claims, Leases& leases, PendingReleases& releases)
+      : RetryingCalls(core), claims_(claims), leases_(leases), releases_(releases) {}
 
   void Handle(ForceRelease& in);
   // Another broker's caller takes a lock from a holder that has it through this broker.
   void Handle(const ForceNotice& in);
   void OnTimer(ForceCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  // The stream or call that asked is over.
-  void Drop(SessionId session) { calls_.Drop(session); }
-
-  bool IsIdle() const override { return calls_.empty(); }
-  size_t Check() const override { return calls_.Check(); }
+  // Each call is looked at again by its own deadline, also while the store is down.
+  void OnStoreUp() override {}
 
  private:
-  void Pursue(ForceCall& call);
+  void Send(ForceCall& call) override;
   Duration Pause(const ForceCall& call);
 
-  CoreContext& core_;
-  const Neighbours to_;
-  RetryingCalls<ForceCall> calls_;
+  Claims& claims_;
+  Leases& leases_;
+  PendingReleases& releases_;
 };
 
 }  // namespace distlock::core

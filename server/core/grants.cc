@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/bundles.h"
+#include "core/callers.h"
 #include "core/check.h"
 #include "core/claims.h"
 #include "core/leases.h"
@@ -24,11 +25,11 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
     // The news is too old to be believed, or to be believed for long enough until the lease is renewed. Asking again
     // starts the ttl anew if the grant is still there. Releasing it first would let one owner's release and next
     // acquire cross when the connection breaks between them.
-    to_.waiters.LosePlace(waiter);
+    waiters_.LosePlace(waiter);
     waiter.exists = true;
-    return to_.waiters.Ask(waiter);
+    return waiters_.Ask(waiter);
   }
-  const Duration waited = core_.now - Waiters::CallersOf(waiter).front().arrived;
+  const Duration waited = core_.now - Callers::CallersOf(waiter).front().arrived;
   Granted granted{.name = waiter.spec.name,
                   .mode = waiter.spec.want.mode,
                   .owner = waiter.spec.owner,
@@ -38,17 +39,17 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
                   .waited = core_.Shortened(waited),
                   .replicas = core_.config.store.replicas};
   if (waiter.bundle == nullptr) {
-    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = waiter.spec.name, .detail = {}});
+    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = waiter.spec.name});
   }
   if (arrival != Arrival::kAnswer) {
     const HandoffPath path = arrival == Arrival::kReply    ? HandoffPath::kReply
                              : arrival == Arrival::kNotice ? HandoffPath::kNotice
                                                            : HandoffPath::kTend;
-    core_.Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
+    core_.Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name});
   }
-  if (waiter.bundle != nullptr) return to_.bundles.GrantPart(waiter, news);
+  if (waiter.bundle != nullptr) return bundles_.GrantPart(waiter, news);
   if (waiter.spec.detached) {
-    to_.claims.LeaveToTtl(waiter.spec.owner, core_.now + news.ttl);
+    claims_.LeaveToTtl(waiter.spec.owner, core_.now + news.ttl);
     GrantDetached(waiter, std::move(granted), news.deadline);
   } else {
     GrantOnStream(waiter, std::move(granted), news);
@@ -62,56 +63,40 @@ void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
     granted.valid_for = core_.Shortened(deadline - core_.now);
     core_.Tell(caller.listener, granted);
   }
-  to_.waiters.Forget(waiter);
+  waiters_.Forget(waiter);
 }
 
 void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& news) {
   const Listener listener = waiter.callers.front().listener;
-  Session* const found = to_.sessions.Find(listener.session);
+  Session* const found = sessions_.Find(listener.session);
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
 
-  auto owned = std::make_unique<Lease>(to_.leases);
-  Lease& lease = *owned;
-  lease.name = waiter.spec.name;
-  lease.owner = waiter.spec.owner;
+  Lease& lease = leases_.Keep(waiter.spec, news, waiters_.LatestRun(waiter));
   lease.listener = listener;
-  lease.token = granted.token;
-  lease.ttl = granted.ttl;
-  lease.lock_delay = waiter.spec.lock_delay;
-  lease.has_min_hold = waiter.spec.min_hold > Duration::zero();
-  lease.granted = core_.now;
-  lease.deadline = news.deadline;
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
-  lease.on_disconnect = waiter.spec.on_disconnect;
-  lease.resume = waiter.spec.resume;
-  lease.may_run_until = to_.waiters.LatestRun(waiter);
-  to_.leases.Keep(std::move(owned), lease.deadline - lease.ttl + core_.Margin(lease.ttl));
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;
   waiter.spec.reentry.clear();  // what may be taken again is the lease now
-  to_.waiters.Forget(waiter);
-  session.leases.emplace(lease.listener.request, &lease);
-  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
-  to_.sessions.Promise(session, lease, granted);
-  core_.Tell(lease.listener, granted);
+  waiters_.Forget(waiter);
+  sessions_.Give(session, listener.request, lease, std::move(granted));
   if (!label.empty()) {
     session.reentrant[{lease.name, label}] = lease.owner;
-    lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want, .others = {}});
+    lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want});
   }
   for (const Caller& caller : others)
-    to_.leases.Reacquire(session, lease, caller.listener.request, core_.now - caller.arrived);
-  to_.leases.Arm(lease);
+    sessions_.Reacquire(session, lease, caller.listener.request, core_.now - caller.arrived);
+  leases_.Arm(lease);
 }
 
 void Grants::Handle(const GrantNotice& in) {
   if (in.owner == OwnerId{}) {
     // The answer to an acquire in flight may show the lock as it was before the block.
-    to_.waiters.Hint(in.name);
-    return to_.queues.OnBlockNotice(in);
+    waiters_.Hint(in.name);
+    return queues_.OnBlockNotice(in);
   }
-  Waiter* const found = to_.claims.WaiterOf(in.owner);
+  Waiter* const found = claims_.WaiterOf(in.owner);
   Instant deadline = std::min(in.made, core_.now) + in.ttl;
   // Notices and replies come in no common order: this one may tell of a grant that has been released or lost since.
   if (found != nullptr) {
@@ -139,13 +124,13 @@ void Grants::Handle(const GrantNotice& in) {
 // `as_of` tells which grants came later.
 Instant Grants::NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const {
   Instant older = waiter.placed_sent;
-  const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);
+  const LocalQueue* const queue = queues_.Find(waiter.spec.name);
   if (queue != nullptr && token > queue->seen_as_of) older = std::max(older, queue->seen_sent);
   return older + ttl - core_.Margin(ttl);
 }
 
 void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent) {
-  const Waiter* const waiter = to_.claims.WaiterOf(holder.owner);
+  const Waiter* const waiter = claims_.WaiterOf(holder.owner);
   if (waiter == nullptr || !waiter->queued) return;
   // The script ran after `sent`. A store's clock that was set back since the grant says nothing about its age.
   const bool dated = holder.held_for >= Duration::zero();
@@ -161,9 +146,9 @@ void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instan
 }
 
 void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
-  Waiter* const waiter = to_.claims.WaiterOf(owner);
-  if (to_.releases.IsKept(owner)) return to_.releases.OnReachedNobody(owner);
-  if (PendingRelease* const release = to_.claims.ReleaseOf(owner); release != nullptr) {
+  Waiter* const waiter = claims_.WaiterOf(owner);
+  if (releases_.IsKept(owner)) return releases_.OnReachedNobody(owner);
+  if (PendingRelease* const release = claims_.ReleaseOf(owner); release != nullptr) {
     // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed,
     // the waiter asks again.
     const bool spared =
@@ -171,19 +156,31 @@ void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews
     if (!spared) {
       if (IsRepeatable(owner)) return;
       release->waiting = true;
-      return to_.releases.Pursue(*release);
+      return releases_.Pursue(*release);
     }
   }
   if (waiter != nullptr) return Grant(*waiter, news);
-  if (to_.claims.LeaseOf(owner) != nullptr || to_.claims.IsLeft(owner)) return;  // old news
+  if (claims_.LeaseOf(owner) != nullptr || claims_.IsLeft(owner)) return;  // old news
   if (IsRepeatable(owner)) return;         // another broker may have granted it to a repeat; only the ttl ends it
   if (core_.now >= news.deadline) return;  // it has expired, unless its owner has renewed it elsewhere
-  to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl, 0));
+  releases_.Withdraw(name, owner, news.ttl);
 }
 
-void Grants::OnPlacesLost(const std::vector<Waiter*>& waiters) {
-  for (Waiter* waiter : waiters) to_.waiters.LosePlace(*waiter);
-  for (Waiter* waiter : waiters) to_.waiters.Ask(*waiter);
+void Grants::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto* const done = std::get_if<TendDone>(&reply.outcome);
+  if (done != nullptr && !done->slot_was_gone) {
+    // A waiter of ours may hold the lock already: the notice was lost, or is still on its way.
+    for (const HolderView& holder : done->holders) OnHolderSeen(op.name, holder, op.sent);
+  }
+  Rejoin(queues_.OnTended(op, id, done));
+}
+
+void Grants::RejoinAll() { Rejoin(queues_.Everybody()); }
+
+// They take new places in the old order.
+void Grants::Rejoin(const std::vector<Waiter*>& waiters) {
+  for (Waiter* waiter : waiters) waiters_.LosePlace(*waiter);
+  for (Waiter* waiter : waiters) waiters_.Ask(*waiter);
 }
 
 void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool look) {
@@ -197,7 +194,7 @@ void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool l
              .deadline = op.sent + next.ttl - core_.Margin(next.ttl),
              .arrival = Arrival::kReply});
   }
-  if (LocalQueue* const queue = to_.queues.Find(op.name); look && queue != nullptr) to_.queues.Tend(*queue);
+  if (LocalQueue* const queue = queues_.Find(op.name); look && queue != nullptr) queues_.Tend(*queue);
 }
 
 }  // namespace distlock::core

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/core_context.h"
+#include "core/part.h"
 #include "core/records.h"
-#include "core/tend_news.h"
 
 namespace distlock::core {
 
@@ -24,53 +24,48 @@ class Queues;
 class Sessions;
 class Waiters;
 
-// How the news of a grant came.
-enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
-
-// A grant as the news tells it. `deadline` is D: counted from before the store was told.
-struct GrantNews {
-  uint64_t token = 0;
-  StoreTime since;
-  Instant made{};     // no later than the store made it
-  Instant made_by{};  // no earlier than that
-  Duration ttl{};
-  Instant deadline{};
-  Arrival arrival = Arrival::kAnswer;
-};
-
-class Grants final : public TendNews {
+class Grants final : public Part {
  public:
-  // The parts that grants call.
-  struct Neighbours {
-    Sessions& sessions;
-    Waiters& waiters;
-    Leases& leases;
-    Queues& queues;
-    Bundles& bundles;
-    PendingReleases& releases;
-    Claims& claims;
-  };
-  Grants(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+  Grants(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
+         Queues& queues, Waiters& waiters, Bundles& bundles)
+      : core_(core),
+        claims_(claims),
+        releases_(releases),
+        sessions_(sessions),
+        leases_(leases),
+        queues_(queues),
+        waiters_(waiters),
+        bundles_(bundles) {}
 
   void Handle(const GrantNotice& in);
   // What a command that made room has brought: grants to waiters of this broker, and whether there is more to do
   // (`look`).
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
-  // Hands the lock to the holder if it is a waiter of this broker that has a place.
-  void OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent) override;
-  // Has the waiters take new places in the old order.
-  void OnPlacesLost(const std::vector<Waiter*>& waiters) override;
+  // A queue was tended.
+  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
+  // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one. Nor
+  // may a waiter learn of a grant there by a tend, which does not ask whether another server gives it away (see
+  // lua/README.md, hold-off).
+  void RejoinAll();
   // The store has granted a lock to a waiter.
   void Grant(Waiter& waiter, const GrantNews& news);
 
  private:
   void HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news);
+  void OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent);
+  void Rejoin(const std::vector<Waiter*>& waiters);
   void GrantDetached(Waiter& waiter, Granted granted, Instant deadline);
   void GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& news);
   Instant NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const;
 
   CoreContext& core_;
-  const Neighbours to_;
+  Claims& claims_;
+  PendingReleases& releases_;
+  Sessions& sessions_;
+  Leases& leases_;
+  Queues& queues_;
+  Waiters& waiters_;
+  Bundles& bundles_;
 };
 
 }  // namespace distlock::core

@@ -34,6 +34,9 @@ class Leases final : public PartOf<Lease> {
         releases_(releases),
         renewals_(core, *this) {}
 
+  // Begins to renew what was granted as `spec` says. An acquire whose answer is not known may take effect until
+  // `may_run_until`. As below.
+  Lease& Keep(const Acquire& spec, const GrantNews& news, Instant may_run_until);
   // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
   // The caller lists it with its session and must then Arm it.
   Lease& Keep(std::unique_ptr<Lease> lease, Instant sent);
@@ -53,14 +56,14 @@ class Leases final : public PartOf<Lease> {
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. Nobody gets it for `block`.
   void Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold = false);
-  // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
-  void ReleaseLater(Lease& lease, Duration time);
+  // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed. As Release.
+  void ReleaseLater(Lease& lease, Duration time, Duration block = Duration::zero());
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
   void End(Lease& lease);
   // The process behind the stream has ended: frees what waits for the end of its belief. Returns how many.
   uint32_t FreeEndingOf(SessionId session);
-  // The end of a lease goes on record once, whatever happens to it afterwards.
-  void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
+  // Tells those who have the lease that it is lost, on record. The caller ends it.
+  void TellLost(Lease& lease, LostReason reason, const std::string& cause);
   // An administrator takes it: its client is told now, and the lock is freed when its belief has ended.
   void Force(Lease& lease, const std::string& reason);
   // Another session has taken the lease over: its client is told, and the store nothing.
@@ -68,27 +71,18 @@ class Leases final : public PartOf<Lease> {
   // Forgets the lease. The store is told nothing.
   void Forget(Lease& lease);
 
-  // ---- leases that are taken more than once
-  // One more request of the session has the lease.
-  void Reacquire(Session& session, Lease& lease, RequestId request, Duration waited);
-  // One request gives up what others still have. False: it is the last one.
-  bool LeaveOne(Lease& lease, RequestId request);
-  void TellHolder(const Lease& lease, const Event& event);
-  // Each lease of the session once.
-  static std::vector<Lease*> Of(const Session& session);
-
   size_t size() const { return claims_.leases(); }
   // The clients of all leases that are left adopt them when their streams end. Looks at each of them.
   bool AllAreResumed() const;
   size_t Check() const override;
 
  private:
+  void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
   PendingRelease& StartRelease(const Lease& lease, Duration block);
   void OnRenewed(Lease& lease, Instant sent);
   void MarkAtRisk(Lease& lease, const std::string& cause);
-  void Lose(Lease& lease, LostReason reason, std::string cause);
+  void Lose(Lease& lease, LostReason reason, const std::string& cause);
   void EndByClient(Lease& lease, Listener listener, bool lapsed);
-  void Unlist(Lease& lease);
   void CheckHolder(const Lease& lease) const;
   void BeginEnding(Lease& lease);
   void FreeAt(Lease& lease, Instant at);

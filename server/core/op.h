@@ -23,13 +23,13 @@ class Part;
 struct Op {
   Part* sender = nullptr;  // gets the answer
   Instant sent{};
-  Instant runs_until{};         // acquire: its run_before
-  OwnerId owner{};              // acquire, release
-  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
-  LockName name;                // release, tend, watch, downgrade, force, adopt
-  std::vector<LockName> names;  // acquire all
-  Listener caller;              // renew call, downgrade, force, adopt
-  std::vector<OwnerId> owners;  // renew, acquire all
+  Instant runs_until{};           // acquire: its run_before
+  OwnerId owner{};                // acquire, release
+  uint64_t waiter = 0;            // acquire: serial of the waiter or bundle that asked
+  LockName name{};                // release, tend, watch, downgrade, force, adopt
+  std::vector<LockName> names{};  // acquire all
+  Listener caller{};              // renew call, downgrade, force, adopt
+  std::vector<OwnerId> owners{};  // renew, acquire all
 };
 
 }  // namespace distlock::core

@@ -2,27 +2,25 @@
 //
 // A part of the broker core: it owns records, whose deadlines and whose commands' answers come to it. Adding one
 // touches its own files, broker.h and this picture: a part is given references to the parts that it calls, and to no
-// others.
-//   Broker -> all parts
-//   BrokerDrain -> StreamEnds, what that calls, and each part as Part
-//   StreamEnds -> Sessions Leases Waiters Bundles Watches RenewCalls Downgrades Adoptions ForceCalls
-//   Waiters -> Sessions Leases Queues Grants Bundles PendingReleases Claims
-//   Grants -> Sessions Leases Queues Waiters Bundles PendingReleases Claims
-//   Bundles -> Sessions Leases Waiters PendingReleases Claims
-//   Leases -> Sessions Renewals PendingReleases Claims, and Bundles by the hook kept_parts.h
-//   Queues -> Grants by the hook tend_news.h
-//   ForceCalls -> Leases PendingReleases Claims
-//   Downgrades -> Sessions Claims
-//   Adoptions -> Sessions Leases PendingReleases Claims
-//   RenewCalls -> Claims
-//   PendingReleases -> Claims, and Queues by the hook look_scheduler.h
-//   Sessions Renewals Claims Watches -> no part but the one of their deadlines
+// others. The floors, from the top; calls go down, or to a neighbour:
+//   StreamEnds BrokerDrain                       the end of a stream, and of the broker
+//   Adoptions Downgrades ForceCalls RenewCalls   calls about leases
+//   Bundles                                      several locks, all or nothing
+//   Callers Grants                               requests and their refusals; from the news of a grant to a lease
+//   Waiters Leases                               attempts and places in queues; renewals and ends
+//   Sessions PendingReleases Queues Renewals     promises; what goes back; this broker's queues; batches
+//   Claims                                       the records of what the store may have, by owner
+// Watches stands alone. Upwards go five calls: Waiters -> Callers (whose time is up), Waiters -> Grants (an answer
+// grants), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a part is granted), and Leases -> Bundles by
+// the hook kept_parts.h (a part is lost). As Part, for deadlines or answers: Sessions -> StreamEnds, Queues -> Grants,
+// Renewals -> Leases; and StreamEnds and BrokerDrain tell each part of the end.
 //
 // Thread: the shard's.
 #pragma once
 
 #include <cstddef>
 
+#include "core/check.h"
 #include "core/op.h"
 #include "core/store_messages.h"
 #include "core/timers.h"
@@ -35,18 +33,21 @@ struct PartRecord : Timed {
   Part& part;
 };
 
+// The defaults are those of a part without deadlines and commands.
 class Part {
  public:
   // The deadline of a record of this part has come, and is kNever now.
-  virtual void OnDue(PartRecord& due) = 0;
+  virtual void OnDue(PartRecord& /*due*/) { DISTLOCK_CHECK(false); }
   // The answer to the command `id` of this part, which was registered as `op`.
-  virtual void OnReply(const Op& op, OpId id, StoreReply& reply) = 0;
+  virtual void OnReply(const Op& /*op*/, OpId /*id*/, StoreReply& /*reply*/) { DISTLOCK_CHECK(false); }
   // The store can be asked again: what waited for that is sent.
   virtual void OnStoreUp() {}
+  // A stream, or a call without one, is over: nobody is left to be answered.
+  virtual void OnStreamEnd(SessionId /*session*/) {}
   // Whether nothing of it keeps a broker that drains from ending.
   virtual bool IsIdle() const { return true; }
   // Crashes if an invariant of its records is broken; between two Steps. Returns how many of them have a deadline.
-  virtual size_t Check() const = 0;
+  virtual size_t Check() const { return 0; }
 
  protected:
   ~Part() = default;

@@ -42,6 +42,18 @@ PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owne
   return *slot;
 }
 
+PendingRelease& PendingReleases::Undo(const Acquire& spec, Instant may_run_until, bool order_lost) {
+  PendingRelease& release =
+      Start(spec.name, spec.owner, /*waiting=*/true, Duration::zero(), spec.ttl + spec.lock_delay, 0);
+  release.may_run_until = std::max(release.may_run_until, may_run_until);
+  release.order_lost |= order_lost;
+  return release;
+}
+
+void PendingReleases::Withdraw(const LockName& name, const OwnerId& owner, Duration lifetime) {
+  Pursue(Start(name, owner, /*waiting=*/true, Duration::zero(), lifetime, 0));
+}
+
 void PendingReleases::Release(const core::Release& in) {
   const Listener listener{in.session, in.request};
   PendingRelease& release =
@@ -89,7 +101,7 @@ bool PendingReleases::IsKept(const OwnerId& owner) const {
 
 void PendingReleases::OnStoreUp() {
   std::vector<PendingRelease*> unsent;
-  claims_.ForEachRelease([&](PendingRelease& release) {
+  claims_.ForEach(&Claim::release, [&](PendingRelease& release) {
     // One that waits until a late acquire must have run would be too early.
     const bool early = release.retry_at == release.may_run_until || core_.now < release.not_before || !IsOpen(release);
     if (release.op == 0 && !early) unsent.push_back(&release);
@@ -128,11 +140,7 @@ void PendingReleases::Send(PendingRelease& release) {
 }
 
 void PendingReleases::SendCommand(PendingRelease& release) {
-  Op op;
-  op.sender = this;
-  op.owner = release.owner;
-  op.name = release.name;
-  SetOp(release, core_.SendOp(std::move(op)));
+  SetOp(release, core_.SendOp({.sender = this, .owner = release.owner, .name = release.name}));
   release.retry_at = core_.now + kAttemptMax;
   ++release.attempts;
   const bool spares_grants = IsRepeatable(release.owner);
@@ -172,8 +180,7 @@ void PendingReleases::OnTimer(PendingRelease& release) {
         release.listener,
         Refused{.reason = RefusalReason::kStoreUnavailable,
                 .cause = "the release has not been confirmed; it is repeated until it is, or the ttl has ended it",
-                .retry_after = kRetryMax,
-                .holders = {}});
+                .retry_after = kRetryMax});
     release.listener = {};
   }
   if (core_.now >= release.until) return Finish(release);
@@ -195,7 +202,7 @@ void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done == nullptr) return OnFailure(release, reply);
   // The end of a block is not announced.
   const Duration block = std::max(release.block, done->blocked_for);
-  if (block > Duration::zero()) looks_.LookBy(release.name, core_.now + block + kExpirySlack);
+  if (block > Duration::zero()) queues_.LookBy(release.name, core_.now + block + kExpirySlack);
   if (release.withdrawing) release.waiting = false;
   if (release.withdrawing ? !IsRepeatable(release.owner) : release.releasing == release.only_token) {
     release.holding = false;
@@ -239,7 +246,7 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
   const bool asked = release.listener.session != 0;
   if (release.token == 0 && (asked || was_holder)) {
     const FactKind kind = !asked ? FactKind::kGivenBack : was_holder ? FactKind::kReleased : FactKind::kAlreadyGone;
-    core_.Note({.kind = kind, .name = release.name, .detail = {}});
+    core_.Note({.kind = kind, .name = release.name});
   }
   core_.Tell(release.listener, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
                                         release.name, release.owner, release.token});
@@ -250,7 +257,7 @@ void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
 size_t PendingReleases::Check() const {
   size_t sent = 0;
   size_t deferred = 0;
-  claims_.ForEachRelease([&](const PendingRelease& release) {
+  claims_.ForEach(&Claim::release, [&](const PendingRelease& release) {
     DISTLOCK_CHECK(release.at <= release.until);
     DISTLOCK_CHECK(IsOpen(release) || core_.now < release.withdraws_until);
     DISTLOCK_CHECK(release.listener.session == 0 || release.at <= release.answer_until);

@@ -15,21 +15,25 @@
 #include "absl/container/btree_map.h"
 #include "core/claims.h"
 #include "core/core_context.h"
-#include "core/look_scheduler.h"
 #include "core/part.h"
+#include "core/queues.h"
 
 namespace distlock::core {
 
 class PendingReleases final : public PartOf<PendingRelease> {
  public:
-  PendingReleases(CoreContext& core, Claims& claims, LookScheduler& looks)
-      : core_(core), claims_(claims), looks_(looks) {}
+  PendingReleases(CoreContext& core, Claims& claims, Queues& queues) : core_(core), claims_(claims), queues_(queues) {}
 
   // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else
   // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
   // `lifetime`: how long the store may keep it. The caller may fill in more of the record, and must then Pursue it.
   PendingRelease& Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
                         uint64_t only_token);
+  // The record that undoes what an acquire has taken, or may take until `may_run_until`. `order_lost`: a connection
+  // broke with it. The caller must Pursue it.
+  PendingRelease& Undo(const Acquire& spec, Instant may_run_until, bool order_lost);
+  // A late answer has shown that the store has something of `owner` that nobody here wants.
+  void Withdraw(const LockName& name, const OwnerId& owner, Duration lifetime);
   // Sends it now, or after the answer to the command in flight.
   void Pursue(PendingRelease& release);
   // Withdraws or releases it once `time` has passed: its request may come again until then. See Pursue.
@@ -70,7 +74,7 @@ class PendingReleases final : public PartOf<PendingRelease> {
 
   CoreContext& core_;
   Claims& claims_;
-  LookScheduler& looks_;
+  Queues& queues_;
   std::vector<OwnerId> gone_;
   size_t sent_ = 0;                                      // those with an op
   absl::btree_map<uint64_t, PendingRelease*> deferred_;  // in the order in which they are sent

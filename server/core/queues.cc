@@ -44,15 +44,10 @@ void Queues::Leave(Waiter& waiter) {
   queues_.erase(found);
 }
 
-void Queues::OnTimer(LocalQueue& queue) { Tend(queue); }
-
 void Queues::Tend(LocalQueue& queue) {
   queue.op = 0;
   if (!core_.store_up) return core_.timers.Cancel(queue);  // StoreUp tends
-  Op op;
-  op.sender = this;
-  op.name = queue.name;
-  queue.op = core_.SendOp(std::move(op));
+  queue.op = core_.SendOp({.sender = &tended_, .name = queue.name});
   core_.Command(StoreTend{queue.op, queue.name, WhomToAskFor(queue)});
   core_.Arm(queue, core_.now + kAttemptMax);
 }
@@ -74,46 +69,44 @@ std::vector<OwnerId> Queues::WhomToAskFor(LocalQueue& queue) const {
   return asked;
 }
 
-void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  auto found = queues_.find(op.name);
-  const auto* done = std::get_if<TendDone>(&reply.outcome);
-  if (done != nullptr && !done->slot_was_gone) {
-    // A waiter of ours may hold the lock already: the notice was lost, or is still on its way.
-    for (const HolderView& holder : done->holders) news_.OnHolderSeen(op.name, holder, op.sent);
-    found = queues_.find(op.name);
-  }
-  if (found == queues_.end() || found->second->op != id) return;
+std::vector<Waiter*> Queues::OnTended(const Op& op, OpId id, const TendDone* done) {
+  std::vector<Waiter*> lost;
+  const auto found = queues_.find(op.name);
+  if (found == queues_.end() || found->second->op != id) return lost;
   LocalQueue& queue = *found->second;
   queue.op = 0;
   if (done == nullptr) {
-    return core_.store_up ? core_.Arm(queue, core_.now + kTendRetry + core_.BackOff(6)) : core_.timers.Cancel(queue);
-  }
-  if (done->slot_was_gone) {
+    core_.store_up ? core_.Arm(queue, core_.now + kTendRetry + core_.BackOff(6)) : core_.timers.Cancel(queue);
+  } else if (done->slot_was_gone) {
     // The store has forgotten our places: it was emptied, or this broker did not tend in time.
-    std::vector<Waiter*> waiters;
-    AddWaiters(queue, waiters);
-    return news_.OnPlacesLost(waiters);
+    AddWaiters(queue, lost);
+  } else {
+    OnSeen(queue, op.sent, *done);
   }
-  queue.seen_as_of = done->as_of;
-  queue.seen_sent = op.sent;
-  queue.held_off_until = done->held_off > Duration::zero() ? core_.now + done->held_off : Instant{};
-  if (done->more) return Tend(queue);
+  return lost;
+}
+
+void Queues::OnSeen(LocalQueue& queue, Instant sent, const TendDone& done) {
+  queue.seen_as_of = done.as_of;
+  queue.seen_sent = sent;
+  queue.held_off_until = done.held_off > Duration::zero() ? core_.now + done.held_off : Instant{};
+  if (done.more) return Tend(queue);
   const bool same =
-      done->holders.size() == 1 && queue.holders.size() == 1 && done->holders[0].owner == queue.holders[0].owner;
+      done.holders.size() == 1 && queue.holders.size() == 1 && done.holders[0].owner == queue.holders[0].owner;
   if (same) {
-    queue.holders[0].time_left = done->holders[0].time_left;
+    queue.holders[0].time_left = done.holders[0].time_left;
   } else {
     queue.holders.clear();  // tend does not bring what the next holder says of itself
   }
-  if (!done->left && done->holders.empty()) return core_.Arm(queue, core_.now + kTendRetry);
-  const Duration left = std::max(done->left ? *done->left : done->holders[0].time_left, Duration::zero());
+  if (!done.left && done.holders.empty()) return core_.Arm(queue, core_.now + kTendRetry);
+  const Duration left = std::max(done.left ? *done.left : done.holders[0].time_left, Duration::zero());
   core_.Arm(queue, core_.now + std::min<Duration>(core_.config.queue_slot / 3, left + kExpirySlack + core_.BackOff(0)));
 }
 
-void Queues::RejoinAll() {
+std::vector<Waiter*> Queues::Everybody() const {
   std::vector<Waiter*> waiters;
   for (const auto& [name, queue] : queues_) AddWaiters(*queue, waiters);
-  news_.OnPlacesLost(waiters);
+  return waiters;
 }
 
 void Queues::OnBlockNotice(const GrantNotice& in) {
@@ -147,7 +140,7 @@ size_t Queues::Check() const {
     for (const auto& [place, waiter] : queue->waiters) {
       DISTLOCK_CHECK(waiter->queued && waiter->spec.name == name && PlaceOf(*waiter) == place);
     }
-    DISTLOCK_CHECK(queue->op == 0 || core_.IsInFlight(queue->op, this));
+    DISTLOCK_CHECK(queue->op == 0 || core_.IsInFlight(queue->op, &tended_));
     DISTLOCK_CHECK(queue->at != kNever || !core_.store_up);  // a lost notice costs time only
     deadlines += queue->at != kNever;
   }

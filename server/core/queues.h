@@ -13,10 +13,8 @@
 
 #include "absl/container/btree_map.h"
 #include "core/core_context.h"
-#include "core/look_scheduler.h"
 #include "core/part.h"
 #include "core/records.h"
-#include "core/tend_news.h"
 
 namespace distlock::core {
 
@@ -34,24 +32,26 @@ struct LocalQueue : PartRecord {
   OpId op = 0;
 };
 
-class Queues final : public PartOf<LocalQueue>, public LookScheduler {
+class Queues final : public PartOf<LocalQueue> {
  public:
-  Queues(CoreContext& core, TendNews& news) : core_(core), news_(news) {}
+  // `tended`: the part that gets the answers to tends.
+  Queues(CoreContext& core, Part& tended) : core_(core), tended_(tended) {}
 
   void Join(Waiter& waiter);
   void Leave(Waiter& waiter);
   void Tend(LocalQueue& queue);
   void TendAll();
-  // The store may have forgotten any of our places: a tend names only a few, and would find the others one by one. Nor
-  // may a waiter learn of a grant there by a tend, which does not ask whether another server gives it away (see
-  // lua/README.md, hold-off).
-  void RejoinAll();
   void OnStoreUp() override { TendAll(); }
-  void OnTimer(LocalQueue& queue) override;
-  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
+  void OnTimer(LocalQueue& queue) override { Tend(queue); }
+  // The answer to the tend `id`; null: it failed. Returns the waiters whose places the store has forgotten, in the
+  // order in which they had them.
+  std::vector<Waiter*> OnTended(const Op& op, OpId id, const TendDone* done);
+  // All waiters here: of each queue in the order of their places.
+  std::vector<Waiter*> Everybody() const;
   // A lock is blocked, or free for a waiter of this broker that comes to take it.
   void OnBlockNotice(const GrantNotice& in);
-  void LookBy(const LockName& name, Instant at) override;
+  // The lock becomes free without any notice: if anybody here waits for it, asks the store about it at `at` or earlier.
+  void LookBy(const LockName& name, Instant at);
 
   // Null: no waiter of this broker stands in the queue of that lock.
   LocalQueue* Find(const LockName& name) const;
@@ -64,9 +64,10 @@ class Queues final : public PartOf<LocalQueue>, public LookScheduler {
 
  private:
   std::vector<OwnerId> WhomToAskFor(LocalQueue& queue) const;
+  void OnSeen(LocalQueue& queue, Instant sent, const TendDone& done);
 
   CoreContext& core_;
-  TendNews& news_;
+  Part& tended_;
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
 };
 

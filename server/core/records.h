@@ -49,11 +49,25 @@ struct Waiter : PartRecord {
   std::string trouble;    // why the store could not answer
 };
 
+// How the news of a grant came.
+enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
+
+// A grant as the news tells it. `deadline` is D: counted from before the store was told.
+struct GrantNews {
+  uint64_t token = 0;
+  StoreTime since{};
+  Instant made{};     // no later than the store made it
+  Instant made_by{};  // no earlier than that
+  Duration ttl{};
+  Instant deadline{};
+  Arrival arrival = Arrival::kAnswer;
+};
+
 // Of a lease that its session may take again: the requests that have it, besides Lease::listener.
 struct Reentry {
   std::string label;
   Want want;
-  std::vector<RequestId> others;
+  std::vector<RequestId> others{};
 };
 
 // A lease on a stream: renewed here until it is released or lost, or its stream ends.
@@ -149,10 +163,7 @@ struct Bundle : PartRecord {
   explicit Bundle(Part& of) : PartRecord(of) {}
   struct Item {
     Acquire spec;
-    uint64_t token = 0;  // of its grant
-    StoreTime since;
-    Instant made{};      // no later than the store made the grant
-    Instant made_by{};   // no earlier than that
+    GrantNews news{};    // of its grant
     bool taken = false;  // a lease of that owner is kept for it
   };
   std::vector<Item> parts;      // by name

@@ -19,23 +19,17 @@ Duration KeptBy(const Renew& renew, const RenewDoneBatch& done) {
 }  // namespace
 
 void RenewCalls::Handle(Renew& in) {
-  if (calls_.HasAnyOf(in.session)) return;
-  RenewCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
+  if (HasAnyOf(in.session)) return;
+  RenewCall* const call = Begin(std::move(in), core_.config.store_timeout);
   call->arrived = core_.now;
   Send(*call);
 }
 
-void RenewCalls::OnStoreUp() {
-  calls_.ForEachWithoutAttempt([this](RenewCall& call) { Send(call); });
-}
-
 void RenewCalls::Send(RenewCall& call) {
-  if (!core_.store_up) return calls_.AwaitStore(call);
+  if (!core_.store_up) return AwaitStore(call);
   const Renew& renew = call.request;
-  Op op;
-  op.sender = this;
   StoreRenew command;
-  command.op = calls_.BeginAttempt(call, std::move(op), CoreContext::AttemptTimeout(renew.ttl));
+  command.op = BeginAttempt(call, CoreContext::AttemptTimeout(renew.ttl));
   command.items.push_back(RenewItem{.name = renew.name,
                                     .owner = renew.owner,
                                     .token = renew.token,
@@ -47,13 +41,13 @@ void RenewCalls::Send(RenewCall& call) {
 
 void RenewCalls::OnTimer(RenewCall& call) {
   if (core_.now >= call.until) {
-    return calls_.Refuse(call, RefusalReason::kStoreUnavailable, calls_.Trouble(call));
+    return Refuse(call, RefusalReason::kStoreUnavailable, Trouble(call));
   }
   Send(call);
 }
 
 void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  RenewCall* const found = calls_.Find(op.caller);
+  RenewCall* const found = Find(op.caller);
   if (found == nullptr) return;
   RenewCall& call = *found;
   const Renew& renew = call.request;
@@ -61,30 +55,24 @@ void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (done == nullptr || done->results.size() != 1 || done->results[0] == RenewResult::kUnanswered) {
     if (call.op != id) return;
     if (done != nullptr) call.trouble = done->trouble;
-    return calls_.RetryAfter(call, reply, /*attempts=*/3, /*least=*/kRetryMin);
+    return RetryAfter(call, reply, /*attempts=*/3, /*least=*/kRetryMin);
   }
   const Duration kept = KeptBy(renew, *done);
   if (done->results[0] != RenewResult::kRenewed) {
-    return calls_.Refuse(call, RefusalReason::kNotHolder,
-                         kept <= Duration::zero()                  ? "it was held for max_hold"
-                         : done->results[0] == RenewResult::kGone  ? "the store no longer has it"
-                         : done->results[0] == RenewResult::kMoved ? "a session has taken it over"
-                                                                   : "the store has another holder");
+    return Refuse(call, RefusalReason::kNotHolder,
+                  kept <= Duration::zero()                  ? "it was held for max_hold"
+                  : done->results[0] == RenewResult::kGone  ? "the store no longer has it"
+                  : done->results[0] == RenewResult::kMoved ? "a session has taken it over"
+                                                            : "the store has another holder");
   }
   const Instant deadline = op.sent + kept - core_.Margin(kept);
   if (core_.now >= deadline && kept < renew.ttl) {
-    return calls_.Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
+    return Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
   }
   if (core_.now >= deadline) return Send(call);
-  core_.Note({.kind = FactKind::kRenewed, .name = renew.name, .detail = {}});
+  core_.Note({.kind = FactKind::kRenewed, .name = renew.name});
   claims_.LeaveToTtl(renew.owner, core_.now + kept);
-  calls_.Answer(call, RenewDone{core_.Shortened(deadline - call.arrived), kept});
-}
-
-bool RenewCalls::Drop(SessionId session) {
-  if (!calls_.HasAnyOf(session)) return false;
-  calls_.Drop(session);
-  return true;
+  Answer(call, RenewDone{core_.Shortened(deadline - call.arrived), kept});
 }
 
 }  // namespace distlock::core

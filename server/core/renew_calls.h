@@ -17,26 +17,18 @@ struct RenewCall : RetryingCall {
   Instant arrived{};
 };
 
-class RenewCalls final : public PartOf<RenewCall> {
+class RenewCalls final : public RetryingCalls<RenewCall> {
  public:
-  RenewCalls(CoreContext& core, Claims& claims) : core_(core), claims_(claims), calls_(core, *this) {}
+  RenewCalls(CoreContext& core, Claims& claims) : RetryingCalls(core), claims_(claims) {}
 
   void Handle(Renew& in);
-  void OnStoreUp() override;
   void OnTimer(RenewCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  // The call that asked is over. False: there is none.
-  bool Drop(SessionId session);
-
-  bool IsIdle() const override { return calls_.empty(); }
-  size_t Check() const override { return calls_.Check(); }
 
  private:
-  void Send(RenewCall& call);
+  void Send(RenewCall& call) override;
 
-  CoreContext& core_;
   Claims& claims_;
-  RetryingCalls<RenewCall> calls_;
 };
 
 }  // namespace distlock::core

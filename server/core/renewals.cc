@@ -51,10 +51,9 @@ void Renewals::Send() {
 }
 
 void Renewals::SendOne() {
-  Op op;
+  Op op{.sender = &leases_};
   StoreRenew batch;
   const size_t most = std::min(due_.size(), kMaxRenewBatch);
-  op.sender = &leases_;
   op.owners.reserve(most);
   batch.items.reserve(most);
   batch.op = core_.NextOp();

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
 #include "core/core_context.h"
 #include "core/part.h"
 #include "core/records.h"
@@ -55,7 +54,6 @@ class Renewals {
   // Each Step sends what may leave: it is enough that there is one.
   struct Pace final : Part {
     void OnDue(PartRecord&) override {}
-    void OnReply(const Op&, OpId, StoreReply&) override { DISTLOCK_CHECK(false); }
     size_t Check() const override { return next.at != kNever; }
     PartRecord next{*this};
   };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Requests of callers that one store command answers: Renew, Downgrade, Adopt and ForceRelease. The command may safely
-// run twice, so it is sent again until it is answered or the caller's patience ends. This is what the four have in
-// common; what is sent, what an answer means and how long to pause is theirs.
+// run twice, so it is sent again until it is answered or the caller's patience ends. This is what the four parts have
+// in common; what is sent, what an answer means and how long to pause is theirs.
 //
 // Thread: the shard's.
 #pragma once
@@ -32,16 +32,48 @@ struct RetryingCall : PartRecord {
 };
 
 template <typename Call>
-class RetryingCalls {
+class RetryingCalls : public PartOf<Call> {
  public:
-  RetryingCalls(CoreContext& core, Part& owner) : core_(core), owner_(owner) {}
+  explicit RetryingCalls(CoreContext& core) : core_(core) {}
+
+  // Sends all that have no attempt in flight.
+  void OnStoreUp() override {
+    for (auto& [caller, call] : calls_) {
+      if (call->op == 0) Send(*call);
+    }
+  }
+  bool IsIdle() const final { return calls_.empty(); }
+  size_t Check() const final {
+    for (const auto& [caller, call] : calls_) {
+      const auto& request = call->request;
+      DISTLOCK_CHECK(caller == std::make_pair(request.session, request.request) && &call->part == this);
+      // Each is answered in time, and no attempt that was left may end it.
+      DISTLOCK_CHECK(call->at <= call->until && (call->op == 0 || core_.IsInFlight(call->op, this)));
+    }
+    return calls_.size();
+  }
+
+  // What the store was told stands.
+  void OnStreamEnd(SessionId session) override {
+    auto call = calls_.lower_bound({session, 0});
+    while (call != calls_.end() && call->first.first == session) {
+      core_.timers.Cancel(*call->second);
+      call = calls_.erase(call);
+    }
+  }
+
+ protected:
+  ~RetryingCalls() = default;
+
+  // Sends an attempt, or has it wait for the store. Must not end the call.
+  virtual void Send(Call& call) = 0;
 
   // Null: the caller's request is under way already.
   template <typename Request>
   Call* Begin(Request request, Duration patience) {
     auto& slot = calls_[{request.session, request.request}];
     if (slot != nullptr) return nullptr;
-    slot = std::make_unique<Call>(owner_);
+    slot = std::make_unique<Call>(*this);
     slot->serial = core_.NextSerial();
     slot->request = std::move(request);
     slot->until = core_.now + patience;
@@ -68,14 +100,15 @@ class RetryingCalls {
 
   // Registers an attempt that is sent now and is repeated after `timeout`. The caller passes the command to
   // CoreContext::Command.
-  OpId BeginAttempt(Call& call, Op op, Duration timeout) {
-    op.caller = {call.request.session, call.request.request};
-    call.op = core_.SendOp(std::move(op));
+  OpId BeginAttempt(Call& call, Duration timeout) {
+    call.op = core_.SendOp(
+        {.sender = this, .name = call.request.name, .caller = {call.request.session, call.request.request}});
+    ++call.attempts;
     RetryAt(call, core_.now + timeout);
     return call.op;
   }
 
-  // Ends the attempt in flight, if any, without planning another: the store is down, and StoreUp begins the next.
+  // Ends the attempt in flight, if any, without planning another: the store is down, and OnStoreUp begins the next.
   void AwaitStore(Call& call) {
     call.op = 0;
     RetryAt(call, kNever);
@@ -87,6 +120,13 @@ class RetryingCalls {
     NoteTrouble(call, reply);
     call.op = 0;
     RetryAt(call, core_.store_up ? core_.now + least + core_.BackOff(attempts) : kNever);
+  }
+  // False: the answer does not say that something else is stored under the lock's name.
+  bool RefuseForeignKey(Call& call, const StoreReply& reply) {
+    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+    if (failed == nullptr || failed->kind != FailureKind::kForeignKey) return false;
+    Refuse(call, RefusalReason::kForeignKey, failed->cause);
+    return true;
   }
 
   void RetryAt(Call& call, Instant at) {
@@ -105,13 +145,15 @@ class RetryingCalls {
     return call.trouble.empty() ? "no answer" : call.trouble;
   }
 
-  // Tells the caller and forgets the call. A refusal goes on record.
-  void Answer(Call& call, Event answer) {
+  // Tells the caller and forgets the call.
+  template <typename T>
+  void Answer(Call& call, T answer) {
     const Listener caller{call.request.session, call.request.request};
-    if (const auto* refused = std::get_if<Refused>(&answer)) {
-      core_.Note({.kind = FactKind::kRefused, .refusal = refused->reason, .name = call.request.name, .detail = {}});
+    if constexpr (std::is_same_v<T, Refused>) {
+      core_.Refuse(caller, call.request.name, std::move(answer));
+    } else {
+      core_.Tell(caller, std::move(answer));
     }
-    core_.Tell(caller, std::move(answer));
     End(call, caller);
   }
 
@@ -121,25 +163,8 @@ class RetryingCalls {
     calls_.erase({caller.session, caller.request});
   }
 
-  void Refuse(Call& call, RefusalReason reason, std::string cause) {
-    Answer(call, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
-  }
-
-  // Forgets all calls of a stream or call that is over: nobody is left to be answered. What the store was told stands.
-  void Drop(SessionId session) {
-    auto call = calls_.lower_bound({session, 0});
-    while (call != calls_.end() && call->first.first == session) {
-      core_.timers.Cancel(*call->second);
-      call = calls_.erase(call);
-    }
-  }
-
-  // `send` must not end a call.
-  template <typename Send>
-  void ForEachWithoutAttempt(Send send) {
-    for (auto& [caller, call] : calls_) {
-      if (call->op == 0) send(*call);
-    }
+  virtual void Refuse(Call& call, RefusalReason reason, std::string cause) {
+    Answer(call, Refused{.reason = reason, .cause = std::move(cause)});
   }
 
   template <typename Use>
@@ -149,22 +174,9 @@ class RetryingCalls {
     }
   }
 
-  bool empty() const { return calls_.empty(); }
-
-  // See Part::Check.
-  size_t Check() const {
-    for (const auto& [caller, call] : calls_) {
-      const auto& request = call->request;
-      DISTLOCK_CHECK(caller == std::make_pair(request.session, request.request) && &call->part == &owner_);
-      // Each is answered in time, and no attempt that was left may end it.
-      DISTLOCK_CHECK(call->at <= call->until && (call->op == 0 || core_.IsInFlight(call->op, &owner_)));
-    }
-    return calls_.size();
-  }
+  CoreContext& core_;
 
  private:
-  CoreContext& core_;
-  Part& owner_;
   absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<Call>> calls_;
 };
 

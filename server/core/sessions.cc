@@ -34,9 +34,15 @@ void Sessions::Handle(const Heartbeat& in) {
   session.heartbeat_at = core_.now;
   session.promised_until = core_.now + core_.config.validity;
   core_.Arm(session, session.promised_until);
-  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.Shortened(core_.config.validity), .limits = {}};
+  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.Shortened(core_.config.validity)};
   CollectLimits(session, ack);
   core_.Tell({session.id, 0}, std::move(ack));
+}
+
+std::string Sessions::WhyFull(const Session& session, size_t more) const {
+  const size_t has = session.leases.size() + session.waiters.size() + session.bundles.size();
+  if (has + more <= core_.config.max_leases_per_session) return "";
+  return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
 }
 
 // Leases that end before the promise would. In calm times a lower bound of all ends spares the walk.
@@ -65,6 +71,13 @@ void Sessions::PromiseOnHold(Session& session) {
   core_.Arm(session, core_.now + std::min(core_.config.validity, lease.ttl) / 3);
 }
 
+void Sessions::Give(Session& session, RequestId request, Lease& lease, Granted granted) {
+  session.leases.emplace(request, &lease);
+  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
+  Promise(session, lease, granted);
+  core_.Tell({session.id, request}, std::move(granted));
+}
+
 void Sessions::Promise(Session& session, Lease& lease, Granted& granted) {
   if (session.kind == SessionKind::kHold) {
     const Belief belief = PromiseNow(lease);
@@ -86,6 +99,59 @@ Sessions::Belief Sessions::PromiseNow(Lease& lease) const {
   lease.promised_until = std::max(lease.promised_until, core_.now + promise);
   return {.since_granted = core_.Stretched(core_.now - lease.granted),
           .valid_for = core_.Shortened(promise - std::min(promise, lease.ttl) / kHoldReserve)};
+}
+
+void Sessions::Reacquire(Session& session, Lease& lease, RequestId request, Duration waited) {
+  lease.reentry->others.push_back(request);
+  Granted granted{.name = lease.name,
+                  .mode = lease.reentry->want.mode,
+                  .owner = lease.owner,
+                  .token = lease.token,
+                  .ttl = lease.ttl,
+                  .waited = core_.Shortened(waited),
+                  .hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1),
+                  .replicas = core_.config.store.replicas};
+  core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
+  Give(session, request, lease, std::move(granted));
+}
+
+bool Sessions::LeaveOne(Lease& lease, RequestId request) {
+  if (lease.reentry == nullptr || lease.reentry->others.empty()) return false;
+  std::vector<RequestId>& others = lease.reentry->others;
+  if (lease.listener.request == request) {
+    lease.listener.request = others.front();
+    others.erase(others.begin());
+  } else {
+    std::erase(others, request);
+  }
+  Find(lease.listener.session)->leases.erase(request);
+  return true;
+}
+
+void Sessions::TellHolder(const Lease& lease, const Event& event) {
+  core_.Tell(lease.listener, event);
+  if (lease.reentry == nullptr) return;
+  for (const RequestId other : lease.reentry->others) core_.Tell({lease.listener.session, other}, event);
+}
+
+// Takes the lease from its session, under all requests that have it.
+void Sessions::Unlist(Lease& lease) {
+  Session* const found = Find(lease.listener.session);
+  lease.listener.session = 0;
+  if (found == nullptr) return;
+  Session& session = *found;
+  session.leases.erase(lease.listener.request);
+  if (lease.reentry == nullptr) return;
+  for (const RequestId other : lease.reentry->others) session.leases.erase(other);
+  session.reentrant.erase({lease.name, lease.reentry->label});
+}
+
+std::vector<Lease*> Sessions::LeasesOf(const Session& session) {
+  std::vector<Lease*> leases;
+  for (const auto& [request, lease] : session.leases) {
+    if (lease->listener.request == request) leases.push_back(lease);
+  }
+  return leases;
 }
 
 void Sessions::Close(Session& session, StreamEnd why) {

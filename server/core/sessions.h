@@ -7,6 +7,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "core/core_context.h"
@@ -22,8 +24,22 @@ class Sessions {
   // `drain_deadline`: when the drain ends, if the broker drains.
   void Open(const OpenSession& in, Instant drain_deadline);
   void Handle(const Heartbeat& in);
-  // Fills in how long a grant may be believed in, and remembers it.
-  void Promise(Session& session, Lease& lease, Granted& granted);
+  // Whether the session may have so many more leases and waiters. Empty: it may; else why not.
+  std::string WhyFull(const Session& session, size_t more) const;
+  // The request of the session has the lease from now on: lists it, promises how long it may be believed in, and tells.
+  void Give(Session& session, RequestId request, Lease& lease, Granted granted);
+  // ---- leases that are taken more than once: the store knows of one lease, and the broker counts the requests
+  // One more request of the session has the lease.
+  void Reacquire(Session& session, Lease& lease, RequestId request, Duration waited);
+  // One request gives up what others still have. False: it is the last one.
+  bool LeaveOne(Lease& lease, RequestId request);
+  // Tells all requests that have the lease.
+  void TellHolder(const Lease& lease, const Event& event);
+  // Takes the lease from its session, under all requests that have it.
+  void Unlist(Lease& lease);
+  // Each lease of the session once.
+  static std::vector<Lease*> LeasesOf(const Session& session);
+
   // What its client may be told now of a lease that it holds. It is a promise where the client has a Hold.
   struct Belief {
     Duration since_granted{};
@@ -44,6 +60,7 @@ class Sessions {
   const absl::btree_map<SessionId, std::unique_ptr<Session>>& all() const { return sessions_; }
 
  private:
+  void Promise(Session& session, Lease& lease, Granted& granted);
   void CollectLimits(Session& session, HeartbeatAck& ack) const;
 
   CoreContext& core_;

@@ -3,44 +3,35 @@
 
 #include <string>
 
-#include "core/adoptions.h"
 #include "core/bundles.h"
-#include "core/check.h"
-#include "core/downgrades.h"
-#include "core/force_calls.h"
+#include "core/callers.h"
 #include "core/leases.h"
-#include "core/renew_calls.h"
 #include "core/sessions.h"
 #include "core/waiters.h"
-#include "core/watches.h"
 
 namespace distlock::core {
 
 void StreamEnds::OnTimer(Session& session) {
   if (session.kind == SessionKind::kHold) return of_.sessions.PromiseOnHold(session);
-  core_.Note({.kind = FactKind::kSessionLapsed, .name = {}, .detail = {}});
+  core_.Note({.kind = FactKind::kSessionLapsed});
   const std::string cause = "no heartbeat for a whole validity";
-  for (Lease* lease : Leases::Of(session)) {
-    of_.leases.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
-    of_.leases.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
+  for (Lease* lease : Sessions::LeasesOf(session)) {
+    of_.leases.TellLost(*lease, LostReason::kExpired, cause);
   }
-  of_.bundles.OrphanAllOf(session, nullptr);
+  of_.bundles.EndAllOf(session, /*keep=*/true);
   EndLeases(session);
   OrphanWaiters(session, nullptr);
   Close(session, StreamEnd::kLapsed);
 }
-
-// A stream sends no commands of its own.
-void StreamEnds::OnReply(const Op&, OpId, StoreReply&) { DISTLOCK_CHECK(false); }
 
 size_t StreamEnds::Check() const { return of_.sessions.Check(); }
 
 void StreamEnds::Handle(const Goodbye& in) {
   Session* const session = of_.sessions.Find(in.session);
   if (session == nullptr) return;
-  of_.bundles.EndAllOf(*session);
+  of_.bundles.EndAllOf(*session, /*keep=*/false);
   for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
-  for (Lease* lease : Leases::Of(*session)) {
+  for (Lease* lease : Sessions::LeasesOf(*session)) {
     of_.leases.Release(*lease, Listener{}, Duration::zero(), /*keeps_min_hold=*/true);
   }
   Close(*session, StreamEnd::kGoodbye);
@@ -49,29 +40,27 @@ void StreamEnds::Handle(const Goodbye& in) {
 void StreamEnds::Handle(const StreamEnded& in) {
   DropCalls(in.session);
   if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
-    of_.bundles.OrphanAllOf(*session, nullptr);
+    of_.bundles.EndAllOf(*session, /*keep=*/true);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
-    return of_.sessions.Forget(*session);
+    of_.sessions.Forget(*session);
   }
-  if (of_.waiters.DropCall(in.session) || of_.bundles.DropCall(in.session) || of_.renew_calls.Drop(in.session)) return;
-  of_.watches.StopWatching(in.session);
 }
 
 // As the end of the stream, but what would wait for the end of belief waits no more.
 void StreamEnds::Handle(const HolderDied& in) {
   if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
-    of_.bundles.OrphanAllOf(*session, nullptr);
+    of_.bundles.EndAllOf(*session, /*keep=*/true);
     OrphanWaiters(*session, nullptr);
     EndLeases(*session);
     Close(*session, StreamEnd::kHolderDied);
   }
   const uint32_t freed = of_.leases.FreeEndingOf(in.session);
-  if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .name = {}, .detail = in.who});
+  if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .detail = in.who});
 }
 
 void StreamEnds::EndLeases(const Session& session) {
-  for (Lease* lease : Leases::Of(session)) of_.leases.End(*lease);
+  for (Lease* lease : Sessions::LeasesOf(session)) of_.leases.End(*lease);
 }
 
 std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {
@@ -93,9 +82,7 @@ void StreamEnds::Close(Session& session, StreamEnd why) {
 }
 
 void StreamEnds::DropCalls(SessionId session) {
-  of_.downgrades.Drop(session);
-  of_.force_calls.Drop(session);
-  of_.adoptions.Drop(session);
+  for (Part* const part : parts_) part->OnStreamEnd(session);
 }
 
 }  // namespace distlock::core

@@ -12,12 +12,9 @@
 
 namespace distlock::core {
 
-class Adoptions;
 class Bundles;
-class Downgrades;
-class ForceCalls;
+class Callers;
 class Leases;
-class RenewCalls;
 class Sessions;
 class Waiters;
 class Watches;
@@ -26,25 +23,23 @@ class Watches;
 struct StreamParts {
   Sessions& sessions;
   Leases& leases;
+  Callers& callers;
   Waiters& waiters;
   Bundles& bundles;
   Watches& watches;
-  RenewCalls& renew_calls;
-  Downgrades& downgrades;
-  Adoptions& adoptions;
-  ForceCalls& force_calls;
 };
 
 class StreamEnds final : public PartOf<Session> {
  public:
-  StreamEnds(CoreContext& core, const StreamParts& of) : core_(core), of_(of) {}
+  // `parts`: those that hear of the end of each stream.
+  StreamEnds(CoreContext& core, const StreamParts& of, const std::vector<Part*>& parts)
+      : core_(core), of_(of), parts_(parts) {}
 
   void Handle(const Goodbye& in);
   void Handle(const StreamEnded& in);
   void Handle(const HolderDied& in);
   // No heartbeat has come in time; a Hold is promised again.
   void OnTimer(Session& session) override;
-  void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   size_t Check() const override;
 
   // Their clients did not give them up: see Waiters::Orphan.
@@ -59,6 +54,7 @@ class StreamEnds final : public PartOf<Session> {
 
   CoreContext& core_;
   const StreamParts of_;
+  const std::vector<Part*>& parts_;
 };
 
 }  // namespace distlock::core

@@ -4,76 +4,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/bundles.h"
+#include "core/callers.h"
 #include "core/check.h"
 #include "core/grants.h"
-#include "core/leases.h"
 #include "core/limits.h"
 #include "core/look_in.h"
-#include "core/refusal_causes.h"
 
 namespace distlock::core {
-
-void Waiters::Handle(Acquire& in) {
-  const Listener listener{in.session, in.request};
-  auto refuse = [&](RefusalReason reason, std::string cause) {
-    core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
-    core_.Tell(listener, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
-  };
-  if (core_.draining) return refuse(RefusalReason::kDraining, "");
-  if (!core_.Supports(in.want)) return refuse(RefusalReason::kNotSupported, kNoPermits);
-
-  Session* session = nullptr;
-  if (!in.detached) {
-    session = to_.sessions.Find(in.session);
-    if (session == nullptr) return;  // ended meanwhile: its end answers everything
-    if (session->leases.contains(in.request) || session->waiters.contains(in.request) ||
-        session->bundles.contains(in.request)) {
-      return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
-    }
-    if (session->leases.size() + session->waiters.size() + session->bundles.size() >=
-        core_.config.max_leases_per_session) {
-      return refuse(RefusalReason::kQuotaExceeded,
-                    "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
-    }
-    if (!in.reentry.empty() && Reenter(*session, in)) return;
-    EndOtherTry(in);
-  } else if (JoinRepeat(in)) {
-    return;
-  }
-
-  auto owned = std::make_unique<Waiter>(*this);
-  Waiter& waiter = *owned;
-  waiter.serial = core_.NextSerial();
-  waiter.callers.push_back(CallerOf(in));
-  waiter.spec = std::move(in);
-  if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
-    waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
-  }
-  if (session != nullptr) {
-    session->waiters.emplace(listener.request, &waiter);
-    if (!waiter.spec.reentry.empty()) session->reentrant[{waiter.spec.name, waiter.spec.reentry}] = waiter.spec.owner;
-  } else {
-    detached_.emplace(listener.session, &waiter);
-  }
-  unplaced_.emplace(waiter.serial, &waiter);
-  to_.claims.Ask(std::move(owned));
-  Ask(waiter);
-}
-
-// The client has sent the request again before this broker noticed that the stream of an earlier try is over.
-void Waiters::EndOtherTry(const Acquire& in) {
-  Waiter* const other = to_.claims.OtherTry(in.owner);
-  if (other == nullptr) return;
-  const Refused moved{
-      .reason = RefusalReason::kCancelled, .cause = "its request_id has been sent again", .holders = {}};
-  Orphan(*other, &moved);
-}
 
 // An earlier try may have been granted the lock after its stream was over. Nobody was told; it is kept for this one.
 void Waiters::HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders) {
   for (const HolderView& holder : holders) {
-    if (IsSameRequest(holder.owner, waiter.spec.owner)) to_.releases.Hurry(holder.owner);
+    if (IsSameRequest(holder.owner, waiter.spec.owner)) releases_.Hurry(holder.owner);
   }
 }
 
@@ -82,36 +24,40 @@ void Waiters::Ask(Waiter& waiter) {
   waiter.retry_at = kNever;
   // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks
   // then.
-  const bool blocked = to_.claims.ReleaseOf(waiter.spec.owner) != nullptr;
+  const bool blocked = claims_.ReleaseOf(waiter.spec.owner) != nullptr;
   if (!blocked && core_.store_up) {
     const Acquire& spec = waiter.spec;
     const Duration timeout = core_.AttemptTimeout(spec.ttl);
-    Op op;
-    op.sender = this;
-    op.runs_until = core_.now + timeout;
-    op.owner = spec.owner;
-    op.name = spec.name;
-    op.waiter = waiter.serial;
-    waiter.op = core_.SendOp(std::move(op));
     waiter.retry_at = core_.now + timeout;
-    const std::vector<Caller>& callers = CallersOf(waiter);
+    waiter.op = core_.SendOp({.sender = this,
+                              .runs_until = waiter.retry_at,
+                              .owner = spec.owner,
+                              .waiter = waiter.serial,
+                              .name = spec.name});
+    const std::vector<Caller>& callers = callers_.CallersOf(waiter);
     waiter.waits = std::any_of(callers.begin(), callers.end(), [](const Caller& a) { return !a.one_try; });
     ++waiter.attempts;
-    core_.Command(StoreAcquire{.op = waiter.op,
-                               .name = spec.name,
-                               .want = spec.want,
-                               .owner = spec.owner,
-                               .ttl = spec.ttl,
-                               .lock_delay = spec.lock_delay,
-                               // That of one of several locks counts from the grant of the last one.
-                               .max_hold = waiter.bundle == nullptr ? spec.max_hold : Duration::zero(),
-                               .min_hold = spec.min_hold,
-                               .run_before = core_.now + timeout,
-                               .wait = waiter.waits,
-                               .again = waiter.answered,
-                               .info = spec.info});
+    StoreAcquire command = CommandFor(spec);
+    command.op = waiter.op;
+    command.run_before = waiter.retry_at;
+    command.wait = waiter.waits;
+    command.again = waiter.answered;
+    // That of one of several locks counts from the grant of the last one.
+    if (waiter.bundle != nullptr) command.max_hold = {};
+    core_.Command(std::move(command));
   }
   Arm(waiter);
+}
+
+StoreAcquire Waiters::CommandFor(const Acquire& spec) {
+  return {.name = spec.name,
+          .want = spec.want,
+          .owner = spec.owner,
+          .ttl = spec.ttl,
+          .lock_delay = spec.lock_delay,
+          .max_hold = spec.max_hold,
+          .min_hold = spec.min_hold,
+          .info = spec.info};
 }
 
 // Gives up the attempt in flight. If its reply still comes, it is as good as the next one's: acquiring is idempotent.
@@ -127,12 +73,12 @@ Instant Waiters::LatestRun(const Waiter& waiter) const {
 
 void Waiters::Arm(Waiter& waiter) {
   Instant at = waiter.retry_at;
-  for (const Caller& caller : CallersOf(waiter)) at = std::min(at, EndOf(waiter, caller));
+  for (const Caller& caller : callers_.CallersOf(waiter)) at = std::min(at, callers_.EndOf(waiter, caller));
   core_.Arm(waiter, at);
 }
 
 void Waiters::OnTimer(Waiter& waiter) {
-  if (!RefuseOverdue(waiter)) return;
+  if (!callers_.RefuseOverdue(waiter)) return;
   if (core_.now < waiter.retry_at) return Arm(waiter);
   if (waiter.op != 0) waiter.trouble = "no answer in time";
   Ask(waiter);
@@ -140,26 +86,26 @@ void Waiters::OnTimer(Waiter& waiter) {
 
 // The answer to an attempt of a waiter that is gone: withdrawn meanwhile, perhaps asked for anew.
 void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
-  PendingRelease* const release = to_.claims.ReleaseOf(op.owner);
+  PendingRelease* const release = claims_.ReleaseOf(op.owner);
   // A broken connection may have let the attempt overtake the withdrawal.
   if (std::holds_alternative<StoreUnknown>(reply.outcome) && release != nullptr) release->order_lost = true;
   const bool is_granted = std::holds_alternative<AcquireGranted>(reply.outcome);
-  if (is_granted) to_.releases.OnReachedNobody(op.owner);
+  if (is_granted) releases_.OnReachedNobody(op.owner);
   const bool took_effect = is_granted || std::holds_alternative<AcquireQueued>(reply.outcome);
-  if (took_effect && !to_.claims.IsKnown(op.owner)) {
-    to_.releases.Pursue(to_.releases.Start(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax, 0));
+  if (took_effect && !claims_.IsKnown(op.owner)) {
+    releases_.Withdraw(op.name, op.owner, kAttemptMax);
   }
 }
 
 void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  Waiter* const found = to_.claims.WaiterOf(op.owner);
+  Waiter* const found = claims_.WaiterOf(op.owner);
   if (found == nullptr || found->serial != op.waiter) return OnLateReply(op, reply);
   Waiter& waiter = *found;
   const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
   if (!answered) waiter.may_run_until = std::max(waiter.may_run_until, op.runs_until);
   if (waiter.op == id) waiter.op = 0;
   // The release under way undoes whatever this answer says; OnReleased asks again.
-  if (to_.claims.ReleaseOf(op.owner) != nullptr) return;
+  if (claims_.ReleaseOf(op.owner) != nullptr) return;
   if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
     return OnGranted(waiter, *granted, op.sent);
   }
@@ -170,7 +116,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
     const std::optional<Duration> look_in = LookIn(held->left, held->holders);
-    if (!TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
+    if (!callers_.TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
     if (held->held_off == Duration::zero()) {
       return RetryLater(waiter, "another session has sent the same request_id");
@@ -181,11 +127,10 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
     // It was told that it waits, and may have had its place at a server that was replaced.
     if (waiter.answered) return RetryLater(waiter, "the lock's queue is full");
-    return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
-                                  .cause = "the lock's queue is full",
-                                  .retry_after = kRetryMax,
-                                  .holders = {},
-                                  .queue_length = full->queue_length});
+    return callers_.Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
+                                           .cause = "the lock's queue is full",
+                                           .retry_after = kRetryMax,
+                                           .queue_length = full->queue_length});
   }
   if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) {
     return OnMismatch(waiter, *mismatch);
@@ -206,20 +151,20 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
     if (left <= kMarginFloor && spec.max_hold > granted.held_at_least) return WaitForEnd(waiter, "held for max_hold");
     if (left <= kMarginFloor) {
       PendingRelease& release =
-          to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);
+          releases_.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);
       release.ends_min_hold = spec.min_hold > Duration::zero();
-      to_.releases.Pursue(release);
+      releases_.Pursue(release);
       return;  // OnReleased asks again
     }
     kept = std::min(kept, left);
   }
-  to_.grants.Grant(waiter, {.token = granted.token,
-                            .since = granted.since,
-                            .made = sent - granted.held_for - core_.Drift(granted.held_for),
-                            .made_by = core_.now - granted.held_at_least,
-                            .ttl = spec.ttl,
-                            .deadline = sent + kept - core_.Margin(kept),
-                            .arrival = Arrival::kAnswer});
+  grants_.Grant(waiter, {.token = granted.token,
+                         .since = granted.since,
+                         .made = sent - granted.held_for - core_.Drift(granted.held_for),
+                         .made_by = core_.now - granted.held_at_least,
+                         .ttl = spec.ttl,
+                         .deadline = sent + kept - core_.Margin(kept),
+                         .arrival = Arrival::kAnswer});
 }
 
 void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id) {
@@ -231,11 +176,11 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
   unplaced_.erase(waiter.serial);
   TellQueued(waiter, {queued.position, queued.holders});
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
-  to_.queues.Join(waiter);
-  LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
+  queues_.Join(waiter);
+  LocalQueue& queue = *queues_.Find(waiter.spec.name);
   // No holder and no time to look at: the script reached its bound before it found a waiter whose broker lives.
   if (id < waiter.hinted_before || !look_in) {
-    to_.queues.Tend(queue);
+    queues_.Tend(queue);
   } else {
     const Instant end = core_.now + std::max<Duration>(*look_in, Duration::zero()) + kExpirySlack;
     if (queue.op == 0 && end < queue.at) core_.Arm(queue, end);
@@ -243,7 +188,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
     queue.held_off_until = queued.held_off > Duration::zero() ? core_.now + queued.held_off : Instant{};
   }
   HurryOtherTries(waiter, queued.holders);
-  if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
+  if (callers_.TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
 }
 
 void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
@@ -251,7 +196,7 @@ void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
                       : held.mode == Mode::kShared
                           ? "it is held SHARED"
                           : "it is held as PERMIT out of a limit of " + std::to_string(held.limit);
-  Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause), .holders = {}});
+  callers_.Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause)});
 }
 
 void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
@@ -259,11 +204,10 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
     case FailureKind::kFull:
       // It was told that it waits, and its place may be there.
       if (waiter.answered) return RetryLater(waiter, failed.cause);
-      return Refuse(
-          waiter,
-          Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax, .holders = {}});
+      return callers_.Refuse(
+          waiter, Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax});
     case FailureKind::kForeignKey:
-      return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holders = {}});
+      return callers_.Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause});
     case FailureKind::kNotSent:
     case FailureKind::kUnavailable:
       return RetryLater(waiter, failed.cause);
@@ -271,7 +215,7 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
 }
 
 void Waiters::TellQueued(Waiter& waiter, Queued queued) {
-  if (!std::exchange(waiter.answered, true)) core_.Tell(ListenerOf(waiter), std::move(queued));
+  if (!std::exchange(waiter.answered, true)) core_.Tell(callers_.ListenerOf(waiter), std::move(queued));
 }
 
 void Waiters::WaitForEnd(Waiter& waiter, std::string trouble) {
@@ -287,19 +231,19 @@ void Waiters::RetryLater(Waiter& waiter, std::string trouble) {
 }
 
 void Waiters::Withdraw(Waiter& waiter) {
-  if (PendingRelease* const release = GiveUp(waiter); release != nullptr) to_.releases.Pursue(*release);
+  if (PendingRelease* const release = GiveUp(waiter); release != nullptr) releases_.Pursue(*release);
   Forget(waiter);
 }
 
 void Waiters::Orphan(Waiter& waiter, const Refused* refused) {
   if (!IsTry(waiter.spec.owner)) {
-    return refused != nullptr ? Refuse(waiter, *refused) : Withdraw(waiter);
+    return refused != nullptr ? callers_.Refuse(waiter, *refused) : Withdraw(waiter);
   }
   if (refused != nullptr) {
-    for (const Caller& caller : waiter.callers) TellRefused(waiter, caller, *refused);
+    for (const Caller& caller : waiter.callers) callers_.TellRefused(waiter, caller, *refused);
   }
   if (PendingRelease* const release = GiveUp(waiter); release != nullptr) {
-    to_.releases.PursueLater(*release, core_.KeepForNextTry());
+    releases_.PursueLater(*release, core_.KeepForNextTry());
   }
   Forget(waiter);
 }
@@ -309,42 +253,35 @@ PendingRelease* Waiters::GiveUp(Waiter& waiter) {
   const Instant may_run_until = LatestRun(waiter);
   // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and
   // must be done: when that grant has been released through another broker, the repeat may have a place in the queue.
-  const bool told = waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && to_.claims.IsLeft(waiter.spec.owner);
+  const bool told = waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && claims_.IsLeft(waiter.spec.owner);
   const bool may_exist = waiter.exists || waiter.op != 0 || may_run_until != Instant{};
-  if (may_exist && !told) {
-    PendingRelease& release = to_.releases.Start(waiter.spec.name, waiter.spec.owner, /*waiting=*/true,
-                                                 Duration::zero(), waiter.spec.ttl + waiter.spec.lock_delay, 0);
-    release.may_run_until = std::max(release.may_run_until, may_run_until);
-    release.order_lost |= waiter.may_run_until > core_.now;
-    return &release;
-  }
-  return nullptr;
+  if (!may_exist || told) return nullptr;
+  return &releases_.Undo(waiter.spec, may_run_until, waiter.may_run_until > core_.now);
 }
 
 void Waiters::Forget(Waiter& waiter) {
   core_.timers.Cancel(waiter);
-  to_.queues.Leave(waiter);
+  queues_.Leave(waiter);
   unplaced_.erase(waiter.serial);
-  for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
-  if (Session* const session = to_.sessions.Find(waiter.spec.session);
-      session != nullptr && !waiter.spec.reentry.empty()) {
-    session->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
-  }
-  to_.claims.EndAsking(waiter.spec.owner);
+  callers_.Unlist(waiter);
+  claims_.EndAsking(waiter.spec.owner);
+}
+
+void Waiters::Begin(std::unique_ptr<Waiter> owned) {
+  owned->serial = core_.NextSerial();
+  unplaced_.emplace(owned->serial, owned.get());
+  Ask(claims_.Ask(std::move(owned)));
 }
 
 void Waiters::AskForPart(Bundle& bundle) {
   auto owned = std::make_unique<Waiter>(*this);
   Waiter& waiter = *owned;
-  waiter.serial = core_.NextSerial();
   waiter.bundle = &bundle;
   waiter.spec = bundle.parts[bundle.next].spec;
   waiter.spec.session = 0;
   waiter.may_run_until = bundle.may_run_until;  // the call for all may take it yet
   waiter.began = core_.now;
-  unplaced_.emplace(waiter.serial, &waiter);
-  to_.claims.Ask(std::move(owned));
-  Ask(waiter);
+  Begin(std::move(owned));
 }
 
 void Waiters::OnStoreUp() {
@@ -358,7 +295,7 @@ void Waiters::OnStoreUp() {
 // A repeat of the request has come during the release: its attempt waited for this, or its place or grant went with the
 // release.
 void Waiters::OnReleased(const OwnerId& owner) {
-  Waiter* const waiter = to_.claims.WaiterOf(owner);
+  Waiter* const waiter = claims_.WaiterOf(owner);
   if (waiter == nullptr) return;
   if (waiter->queued) LosePlace(*waiter);
   Ask(*waiter);
@@ -373,7 +310,27 @@ void Waiters::Hint(const LockName& name) {
 void Waiters::LosePlace(Waiter& waiter) {
   waiter.queued = false;
   unplaced_.emplace(waiter.serial, &waiter);
-  to_.queues.Leave(waiter);
+  queues_.Leave(waiter);
+}
+
+size_t Waiters::Check() const {
+  size_t deadlines = 0;
+  size_t unplaced = 0;
+  claims_.ForEach(&Claim::waiter, [&](const Waiter& waiter) {
+    DISTLOCK_CHECK(waiter.op == 0 || core_.FindOp(waiter.op)->waiter == waiter.serial);
+    if (waiter.queued) {
+      const LocalQueue* const queue = queues_.Find(waiter.spec.name);
+      DISTLOCK_CHECK(queue != nullptr && waiter.exists && waiter.answered);
+    } else {
+      DISTLOCK_CHECK(unplaced_.at(waiter.serial) == &waiter);
+      // It is asked for again: by its own deadline, when the store is up, or when its owner is released.
+      DISTLOCK_CHECK(waiter.retry_at != kNever || !core_.store_up || claims_.ReleaseOf(waiter.spec.owner) != nullptr);
+    }
+    unplaced += !waiter.queued;
+    deadlines += waiter.at != kNever;
+  });
+  DISTLOCK_CHECK(unplaced == unplaced_.size());
+  return deadlines;
 }
 
 }  // namespace distlock::core

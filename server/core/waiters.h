@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Acquires that are not answered yet: from the request to its grant, its refusal or its withdrawal. Several callers may
-// wait for one answer.
+// Acquires that are not answered yet, as the store sees them: attempts, and places in the store's queues, from the
+// first attempt to the grant or the withdrawal. Who waits for the answer is told in callers.h.
 //
 // Thread: the shard's.
 #pragma once
@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,33 +18,24 @@
 #include "core/pending_releases.h"
 #include "core/queues.h"
 #include "core/records.h"
-#include "core/sessions.h"
 
 namespace distlock::core {
 
-class Bundles;
+class Callers;
 class Grants;
-class Leases;
 
 class Waiters final : public PartOf<Waiter> {
  public:
-  // The parts that waiters call.
-  struct Neighbours {
-    Sessions& sessions;
-    Leases& leases;
-    Queues& queues;
-    Grants& grants;
-    Bundles& bundles;
-    PendingReleases& releases;
-    Claims& claims;
-  };
-  Waiters(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+  Waiters(CoreContext& core, Claims& claims, PendingReleases& releases, Queues& queues, Grants& grants,
+          Callers& callers)
+      : core_(core), claims_(claims), releases_(releases), queues_(queues), grants_(grants), callers_(callers) {}
 
-  void Handle(Acquire& in);
+  // Begins to ask for what the waiter wants. REQUIRES: it has callers.
+  void Begin(std::unique_ptr<Waiter> waiter);
   // Waits for the next part of a bundle, with the bundle's callers.
   void AskForPart(Bundle& bundle);
-  // One more caller waits for the same answer.
-  void Join(Waiter& waiter, const Acquire& in);
+  // What is asked of the store, but for the attempt's own.
+  static StoreAcquire CommandFor(const Acquire& spec);
   // Sends an attempt, now or when nothing stands against it any more.
   void Ask(Waiter& waiter);
   void OnTimer(Waiter& waiter) override;
@@ -59,10 +49,6 @@ class Waiters final : public PartOf<Waiter> {
   // The waiter asks for a new place in the store's queue, or finds out that it has one, at its next attempt.
   void LosePlace(Waiter& waiter);
 
-  // Refuses all callers of the waiter; the store is told, and the waiter is gone.
-  void Refuse(Waiter& waiter, const Refused& refused);
-  // Refuses the callers of a session's request.
-  void Cancel(Waiter& waiter, RequestId request);
   // Ends the waiter here and, where it may exist there, in the store.
   void Withdraw(Waiter& waiter);
   // Ends the waiter here; of one that is a try of a request, the store keeps the place, or the grant that it gets
@@ -70,35 +56,19 @@ class Waiters final : public PartOf<Waiter> {
   void Orphan(Waiter& waiter, const Refused* refused);
   // Forgets the waiter. The store is told nothing.
   void Forget(Waiter& waiter);
-  // A detached call is over. False: no call of that session waits.
-  bool DropCall(SessionId session);
-  void RefuseAllDetached(const Refused& refused);
-
-  // The caller that an acquire stands for.
-  Caller CallerOf(const Acquire& in) const;
-  static std::vector<Caller>& CallersOf(Waiter& waiter);
-  // Who is told of its place.
-  static Listener ListenerOf(Waiter& waiter);
-  // What a caller is told whose time is up. `answered`: the store has said once that it waits; `trouble`: why it could
-  // not answer since.
-  Refused WhyItEnds(const Caller& caller, const LockName& name, bool answered, const std::string& trouble) const;
   // Until when an attempt whose answer is not known may take effect.
   Instant LatestRun(const Waiter& waiter) const;
 
-  bool IsIdle() const override { return to_.claims.waiters() == 0; }
+  // Sets its deadline anew: a caller has come.
+  void Arm(Waiter& waiter);
+
+  bool IsIdle() const override { return claims_.waiters() == 0; }
   size_t Check() const override;
 
  private:
-  bool Reenter(Session& session, const Acquire& in);
-  bool JoinRepeat(const Acquire& in);
-  void Unlist(const Waiter& waiter, const Listener& listener);
   PendingRelease* GiveUp(Waiter& waiter);
-  void EndOtherTry(const Acquire& in);
   void HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders);
-  void Arm(Waiter& waiter);
   void LeaveAttempt(Waiter& waiter);
-  Instant Patience(const Waiter& waiter, const Caller& caller) const;
-  Instant EndOf(const Waiter& waiter, const Caller& caller) const;
   void OnLateReply(const Op& op, const StoreReply& reply);
   void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
   void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);
@@ -109,18 +79,14 @@ class Waiters final : public PartOf<Waiter> {
   // A hold that the request has already is to end first: the request waits, without a place.
   void WaitForEnd(Waiter& waiter, std::string trouble);
   void RetryLater(Waiter& waiter, std::string trouble);
-  template <typename Over, typename Why>
-  bool TurnAway(Waiter& waiter, Over over, Why why);
-  void TellRefused(const Waiter& waiter, const Caller& caller, Refused refused);
-  bool RefuseOverdue(Waiter& waiter);
-  void CheckCallers(const Waiter& waiter) const;
-  bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
-                        uint32_t queue_length, Duration held_off);
 
   CoreContext& core_;
-  const Neighbours to_;
-  absl::btree_map<uint64_t, Waiter*> unplaced_;   // by serial: without a place in the store's queue
-  absl::btree_map<SessionId, Waiter*> detached_;  // calls that wait for a detached grant
+  Claims& claims_;
+  PendingReleases& releases_;
+  Queues& queues_;
+  Grants& grants_;
+  Callers& callers_;
+  absl::btree_map<uint64_t, Waiter*> unplaced_;  // by serial: without a place in the store's queue
 };
 
 }  // namespace distlock::core

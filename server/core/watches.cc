@@ -33,8 +33,7 @@ bool Same(const LockView& a, const LockView& b) {
 void Watches::Handle(const WatchLock& in) {
   if (watching_.contains(in.session)) return;
   if (core_.draining) {
-    return core_.Tell({in.session, in.request},
-                      Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
+    return core_.Tell({in.session, in.request}, Refused{.reason = RefusalReason::kDraining});
   }
   auto& watch = watches_[in.name];
   if (!watch) {
@@ -68,10 +67,7 @@ void Watches::Look(Watch& watch) {
   if (!core_.store_up) return core_.timers.Cancel(watch);  // StoreUp looks
   if (core_.now < watch.not_before) return core_.Arm(watch, watch.not_before);
   watch.not_before = core_.now + kLookPace;
-  Op op;
-  op.sender = this;
-  op.name = watch.name;
-  watch.op = core_.SendOp(std::move(op));
+  watch.op = core_.SendOp({.sender = this, .name = watch.name});
   core_.Command(StoreWatch{watch.op, watch.name});
   core_.Arm(watch, core_.now + kAttemptMax);
 }
@@ -112,14 +108,13 @@ void Watches::ShowTo(Watch& watch, OpId look, LockView view) {
 void Watches::Refuse(Watch& watch, const std::string& cause) {
   const auto listeners = watch.listeners;  // a copy: removing the last one destroys the watch
   for (const auto& [session, listening] : listeners) {
-    core_.Tell({session, listening.request},
-               Refused{.reason = RefusalReason::kForeignKey, .cause = cause, .holders = {}});
-    StopWatching(session);
+    core_.Tell({session, listening.request}, Refused{.reason = RefusalReason::kForeignKey, .cause = cause});
+    OnStreamEnd(session);
   }
 }
 
 // The store goes on sending notices to this broker until its slot ends; they are ignored then.
-void Watches::StopWatching(SessionId session) {
+void Watches::OnStreamEnd(SessionId session) {
   const auto found = watching_.find(session);
   if (found == watching_.end()) return;
   Watch& watch = *found->second;
@@ -149,7 +144,7 @@ void Watches::EndAll() {
   while (!watching_.empty()) {
     const SessionId session = watching_.begin()->first;
     core_.Tell({session, 0}, EndStream{StreamEnd::kDrained});
-    StopWatching(session);
+    OnStreamEnd(session);
   }
 }
 

@@ -46,8 +46,7 @@ class Watches final : public PartOf<Watch> {
   void OnStoreUp() override { LookAtAll(); }
   void OnTimer(Watch& watch) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  // The stream of `session` is over. Nothing happens if it watches nothing.
-  void StopWatching(SessionId session);
+  void OnStreamEnd(SessionId session) override;
   // The broker drains: ends all streams that watch. They hold nothing, and another broker shows them the lock as well.
   void EndAll();
 

@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "core/core_context.h"
-#include "core/look_scheduler.h"
 #include "core/part.h"
 #include "table.h"
 
 namespace distlock::core {
-
-// The looks that a part asks for.
-struct Looks final : LookScheduler {
-  void LookBy(const LockName&, Instant at) override { asked.push_back(at); }
-  std::vector<Instant> asked;
-};
 
 // To which records belong that no other part has.
 struct NoPart final : Part {

@@ -21,10 +21,10 @@ struct LostParts final : KeptParts {
 struct Keeper : Alone {
   Keeper() { sessions.Open({1, SessionKind::kSession}, kNever); }
 
-  Looks looks;
+  Queues queues{core, none};
   LostParts parts;
   Claims claims{core};
-  PendingReleases releases{core, claims, looks};
+  PendingReleases releases{core, claims, queues};
   Sessions sessions{core, none};
   Leases leases{core, claims, sessions, parts, releases};
 
@@ -87,7 +87,7 @@ struct Keeper : Alone {
 TEST(LeaseRecords, NothingIsLeftOfAForgottenOne) {
   Keeper t;
   Lease& lease = t.Keep(7, 1, "label");
-  t.leases.Reacquire(t.session(), lease, 8, {});
+  t.sessions.Reacquire(t.session(), lease, 8, {});
   t.PutAtRisk(lease);
   t.leases.RenewSoon(lease);
   t.Take<Notify>();
@@ -176,16 +176,16 @@ TEST(LeaseRecords, RiskIsToldOnceAndItsEndOnce) {
 TEST(LeaseRecords, TheFirstRequestToLeaveHandsItToTheNext) {
   Keeper t;
   Lease& lease = t.Keep(7, 1, "label");
-  t.leases.Reacquire(t.session(), lease, 8, {});
-  t.leases.Reacquire(t.session(), lease, 9, {});
+  t.sessions.Reacquire(t.session(), lease, 8, {});
+  t.sessions.Reacquire(t.session(), lease, 9, {});
   EXPECT_EQ(t.Told<Granted>(), (std::vector<RequestId>{8, 9}));
-  EXPECT_EQ(Leases::Of(t.session()), std::vector{&lease}) << "once, although three requests have it";
-  EXPECT_TRUE(t.leases.LeaveOne(lease, 7));
-  EXPECT_EQ(Leases::Of(t.session()), std::vector{&lease});
-  t.leases.TellHolder(lease, Event(AtRisk{}));
+  EXPECT_EQ(Sessions::LeasesOf(t.session()), std::vector{&lease}) << "once, although three requests have it";
+  EXPECT_TRUE(t.sessions.LeaveOne(lease, 7));
+  EXPECT_EQ(Sessions::LeasesOf(t.session()), std::vector{&lease});
+  t.sessions.TellHolder(lease, Event(AtRisk{}));
   EXPECT_EQ(t.Told<AtRisk>(), (std::vector<RequestId>{8, 9}));
-  EXPECT_TRUE(t.leases.LeaveOne(lease, 9));
-  EXPECT_FALSE(t.leases.LeaveOne(lease, 8)) << "the last one";
+  EXPECT_TRUE(t.sessions.LeaveOne(lease, 9));
+  EXPECT_FALSE(t.sessions.LeaveOne(lease, 8)) << "the last one";
   EXPECT_EQ(t.session().leases.size(), 1u);
 }
 

@@ -2,7 +2,6 @@
 //
 // Queues without waiters and grants: see queues_test.cc for what callers see of them.
 #include <deque>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,21 +15,8 @@ namespace {
 constexpr Want kReading{.mode = Mode::kShared};
 constexpr Want kPreferredWriter{.policy = Policy::kWriterPreferring};
 
-struct News final : TendNews {
-  void OnHolderSeen(const LockName&, const HolderView& holder, Instant) override {
-    seen.push_back(holder.owner);
-    if (upon_seen) upon_seen();
-  }
-  void OnPlacesLost(const std::vector<Waiter*>& waiters) override {
-    for (const Waiter* const waiter : waiters) lost.push_back(waiter->spec.owner);
-  }
-  std::vector<OwnerId> seen, lost;
-  std::function<void()> upon_seen;
-};
-
 struct Standing : Alone {
-  News news;
-  Queues queues{core, news};
+  Queues queues{core, none};
   std::deque<Waiter> waiters;
 
   Waiter& Join(int owner, const Want& want = {}, const std::string& key = "a") {
@@ -47,10 +33,12 @@ struct Standing : Alone {
     queues.Tend(queue());
     return Take<StoreTend>().at(0);
   }
-  void Answer(const StoreTend& tend, decltype(StoreReply::outcome) outcome) {
+  // Returns the owners whose places are lost.
+  std::vector<OwnerId> Answer(const StoreTend& tend, const TendDone& done) {
     const std::optional<Op> sent = core.TakeOp(tend.op);
-    StoreReply reply{tend.op, std::move(outcome)};
-    queues.OnReply(*sent, tend.op, reply);
+    std::vector<OwnerId> lost;
+    for (const Waiter* const waiter : queues.OnTended(*sent, tend.op, &done)) lost.push_back(waiter->spec.owner);
+    return lost;
   }
   static TendDone HeldBy(int owner, uint64_t as_of = 0) {
     return {.holders = {{.owner = Owner(owner), .time_left = kT}}, .as_of = as_of};
@@ -66,9 +54,7 @@ TEST(QueueRecords, PlacesAreInOrderOfArrivalBehindThePreferred) {
   const std::vector order{Owner(2), Owner(4), Owner(1), Owner(3)};
   const StoreTend tend = t.Tend();
   EXPECT_EQ(tend.asked, order);
-  t.Answer(tend, TendDone{.slot_was_gone = true, .holders = {{.owner = Owner(2)}}});
-  EXPECT_EQ(t.news.lost, order) << "new places are asked for in the old order";
-  EXPECT_TRUE(t.news.seen.empty()) << "who has no place was not handed the lock";
+  EXPECT_EQ(t.Answer(tend, {.slot_was_gone = true}), order) << "new places are asked for in the old order";
 }
 
 TEST(QueueRecords, TheLastWaiterTakesTheQueueAway) {
@@ -145,9 +131,9 @@ TEST(QueueRecords, WithoutTheStoreNothingIsDueUntilItIsBack) {
 TEST(QueueRecords, AHolderThatIsSeenMayTakeTheQueueAway) {
   Standing t;
   Waiter& waiter = t.Join(1);
-  t.news.upon_seen = [&] { t.queues.Leave(waiter); };
-  t.Answer(t.Tend(), Standing::HeldBy(1));
-  EXPECT_EQ(t.news.seen, std::vector{Owner(1)});
+  const StoreTend tend = t.Tend();
+  t.queues.Leave(waiter);
+  EXPECT_TRUE(t.Answer(tend, Standing::HeldBy(1)).empty());
   EXPECT_EQ(t.queues.size() + t.core.timers.size(), 0u);
 }
 
@@ -172,7 +158,6 @@ TEST(QueueRecords, OnlyTheLastTendSaysHowNewItsAnswerIs) {
   t.Answer(earlier, Standing::HeldBy(9, 70));
   EXPECT_EQ(t.queue().seen_as_of, 0u);
   EXPECT_EQ(t.queue().op, later.op);
-  EXPECT_EQ(t.news.seen, std::vector{Owner(9)}) << "but a grant that it shows is one";
   t.Answer(later, Standing::HeldBy(9, 71));
   EXPECT_EQ(t.queue().seen_as_of, 71u);
   EXPECT_EQ(t.queue().seen_sent, t.now);

@@ -192,7 +192,8 @@ TEST(Queue, ALostPlaceIsTakenAgainInTheOldOrder) {
   t.Do(ChannelUp{});
   const auto tend = t.Take<StoreTend>();
   EXPECT_EQ(tend.asked, std::vector{Owner(1)});
-  t.Reply(tend.op, TendDone{.slot_was_gone = true});
+  // A holder in it hands nothing to a waiter without a place.
+  t.Reply(tend.op, TendDone{.slot_was_gone = true, .holders = {{.owner = Owner(1), .token = 7, .ttl = kT}}});
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(2));
 }

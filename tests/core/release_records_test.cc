@@ -11,9 +11,9 @@ namespace distlock::core {
 namespace {
 
 struct Releases : Alone {
-  Looks looks;
+  Queues queues{core, none};
   Claims claims{core};
-  PendingReleases releases{core, claims, looks};
+  PendingReleases releases{core, claims, queues};
 
   // Whether the record is gone after this answer to the command `op`.
   bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {
@@ -93,9 +93,13 @@ TEST(ReleaseRecords, APlaceInTheQueueIsNoGrant) {
 
 TEST(ReleaseRecords, TheEndOfABlockIsLookedAt) {
   Releases t;
+  Waiter waiter(t.none);
+  waiter.serial = t.core.NextSerial();
+  waiter.spec.name = Name("a");
+  t.queues.Join(waiter);
   t.releases.Pursue(t.Start(/*waiting=*/false, seconds(2)));
   t.Answer(t.Take<StoreRelease>()[0].op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.looks.asked, std::vector<Instant>{t.now + seconds(2) + kExpirySlack});
+  EXPECT_EQ(t.queues.Find(Name("a"))->at, t.now + seconds(2) + kExpirySlack);
 }
 
 TEST(ReleaseRecords, WhatTheStoreMustHaveForgottenIsGone) {

@@ -18,8 +18,20 @@ Downgrade From(SessionId session, RequestId request) {
   return {.session = session, .request = request, .name = Name("a"), .owner = Owner(1), .info = {}};
 }
 
+struct ProbeCalls final : RetryingCalls<ProbeCall> {
+  explicit ProbeCalls(CoreContext& core) : RetryingCalls(core) {}
+  void OnTimer(ProbeCall&) override {}
+  void OnReply(const Op&, OpId, StoreReply&) override {}
+  void Send(ProbeCall&) override { ++sent; }
+  int sent = 0;
+
+  using RetryingCalls::Answer, RetryingCalls::AwaitStore, RetryingCalls::Begin, RetryingCalls::BeginAttempt;
+  using RetryingCalls::Find, RetryingCalls::HasAnyOf, RetryingCalls::Refuse, RetryingCalls::RetryAfter;
+  using RetryingCalls::Trouble;
+};
+
 struct Calls : Alone {
-  RetryingCalls<ProbeCall> calls{core, none};
+  ProbeCalls calls{core};
 };
 
 TEST(RetryingCalls, OneRequestIsOneCall) {
@@ -36,11 +48,11 @@ TEST(RetryingCalls, OneRequestIsOneCall) {
 TEST(RetryingCalls, AnAttemptIsRepeatedAfterItsTimeoutAndNotAfterTheCallersPatience) {
   Calls t;
   ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
-  const OpId op = t.calls.BeginAttempt(call, Op{.sender = &t.none, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  const OpId op = t.calls.BeginAttempt(call, seconds(2));
   EXPECT_EQ(t.core.FindOp(op)->caller.request, 2u);
   EXPECT_EQ(call.at, t.now + seconds(2));
   t.Pass(seconds(4));
-  t.calls.BeginAttempt(call, Op{.sender = &t.none, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  t.calls.BeginAttempt(call, seconds(2));
   EXPECT_EQ(call.at, t.now + seconds(1)) << "the end of the caller's patience";
 }
 
@@ -64,9 +76,8 @@ TEST(RetryingCalls, WhileTheStoreIsDownOnlyThePatienceCounts) {
   t.calls.RetryAfter(call, StoreReply{7, StoreUnknown{"reset"}}, 1);
   EXPECT_EQ(call.at, t.now + seconds(5));
   EXPECT_EQ(t.calls.Trouble(call), "refused");
-  int without = 0;
-  t.calls.ForEachWithoutAttempt([&](ProbeCall&) { ++without; });
-  EXPECT_EQ(without, 1);
+  t.calls.OnStoreUp();
+  EXPECT_EQ(t.calls.sent, 1);
 }
 
 TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
@@ -83,7 +94,7 @@ TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
   ASSERT_EQ(told.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<Downgraded>(told[0].event));
   EXPECT_EQ(std::get<Refused>(told[1].event).cause, "gone");
-  EXPECT_TRUE(t.calls.empty());
+  EXPECT_TRUE(t.calls.IsIdle());
   EXPECT_EQ(t.core.timers.size(), 0u);
 }
 
@@ -92,7 +103,7 @@ TEST(RetryingCalls, AStreamThatEndsTakesItsOwnCallsOnly) {
   for (const SessionId session : {1, 2, 3}) {
     for (const RequestId request : {1, 2}) t.calls.AwaitStore(*t.calls.Begin(From(session, request), seconds(5)));
   }
-  t.calls.Drop(2);
+  t.calls.OnStreamEnd(2);
   EXPECT_FALSE(t.calls.HasAnyOf(2));
   EXPECT_NE(t.calls.Find({1, 2}), nullptr);
   EXPECT_NE(t.calls.Find({3, 1}), nullptr);

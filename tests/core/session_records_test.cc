@@ -96,9 +96,10 @@ TEST(SessionRecords, AHeartbeatThatComesLateIsAnsweredButNotEchoedByGrants) {
   Session& session = t.Open(1);
   t.Beat(1, 5);
   EXPECT_EQ(t.Beat(1, 3).seq, 3u);
-  Granted granted;
-  t.sessions.Promise(session, t.Add(session, 7, kT), granted);
-  EXPECT_EQ(granted.echo_seq, 5u);
+  Lease& lease = t.Add(session, 7, kT);
+  t.Take<Notify>();
+  t.sessions.Give(session, 7, lease, {});
+  EXPECT_EQ(std::get<Granted>(t.Take<Notify>().at(0).event).echo_seq, 5u);
 }
 
 TEST(SessionRecords, APromiseToAHoldStreamIsNotTakenBack) {

@@ -48,9 +48,9 @@ TEST(WatchRecords, ALookForStreamsThatAreGoneIsNotShownToTheNext) {
   Watched t;
   t.Watch(1, "a");
   const auto earlier = t.Take<StoreWatch>();
-  t.watches.StopWatching(9);
+  t.watches.OnStreamEnd(9);
   EXPECT_EQ(t.watches.size(), 1u) << "that stream watches nothing";
-  t.watches.StopWatching(1);
+  t.watches.OnStreamEnd(1);
   EXPECT_EQ(t.watches.size() + t.core.timers.size(), 0u);
   t.Watch(2, "a");
   const auto later = t.Take<StoreWatch>();
