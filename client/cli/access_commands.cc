@@ -146,8 +146,10 @@ int CheckPolicy(const Context& context, const PolicyArgs& args) {
   }
   const wire::GivenFile file = wire::ReadGivenFile(args.file, access::kMostPolicyBytes);
   if (!file.problem.empty()) return wrong(absl::StrCat(args.file, ": ", file.problem));
-  auto policy = access::ParsePolicy(file.text, args.file);
+  std::vector<std::string> warnings;
+  auto policy = access::ParsePolicy(file.text, args.file, &warnings);
   if (!policy.ok()) return wrong(MessageOf(policy.status()));
+  for (const std::string& warning : warnings) context.Warn(warning);
   const auto rules = static_cast<int64_t>(policy->rules.size());
   if (args.action == "check") {
     return context.Print(absl::StrCat(args.file, ": good, ", rules, " rules"), Json().Number("rules", rules))

@@ -15,7 +15,6 @@ namespace {
 using text::Cat;
 
 constexpr std::string_view kBearer = "bearer ";
-constexpr std::string_view kServiceAccount = "system:serviceaccount:";
 // The uid of everybody who has none in our user namespace (/proc/sys/kernel/overflowuid).
 constexpr uint32_t kOverflowId = 65534;
 

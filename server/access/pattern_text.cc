@@ -239,6 +239,17 @@ std::string Show(const LockPattern& pattern) {
   return shown;
 }
 
+bool IsJwtSubject(std::string_view subject) {
+  return !subject.starts_with(kServiceAccount) && !subject.starts_with(HeadOf(Kind::kSpiffe));
+}
+
+std::string NameInPlaceOfJwt(std::string_view subject) {
+  if (!subject.starts_with(kServiceAccount)) return std::string(subject);
+  const std::vector<std::string_view> parts = Split(subject.substr(kServiceAccount.size()), ":");
+  std::string name = parts.size() == 2 ? Cat(HeadOf(Kind::kK8s), parts[0], "/", parts[1]) : "";
+  return ParseWho(name).ok() ? name : Cat(HeadOf(Kind::kK8s), "NAMESPACE/ACCOUNT");
+}
+
 std::optional<Principal> ParsePrincipal(std::string_view text) {
   const auto kind = KindOf(text);
   if (!kind) return std::nullopt;
@@ -246,7 +257,10 @@ std::optional<Principal> ParsePrincipal(std::string_view text) {
   const std::vector<std::string_view> segments = Split(body, "/");
   if (*kind == Kind::kK8s && segments.size() != 2) return std::nullopt;
   if (*kind == Kind::kSpiffe && !ParseSpiffeId(text)) return std::nullopt;
-  if (*kind == Kind::kJwt && !text::Contains(body, "|")) return std::nullopt;
+  if (*kind == Kind::kJwt) {
+    const size_t bar = body.find('|');
+    if (bar == body.npos || !IsJwtSubject(body.substr(bar + 1))) return std::nullopt;
+  }
   if (body.empty() || !IsWellFormed(*kind, segments, false)) return std::nullopt;
   return Principal{.kind = *kind, .text = std::string(text)};
 }

@@ -27,6 +27,12 @@ absl::StatusOr<LockPattern> ParseLock(std::string_view ns, std::string_view key)
 // As its file would write it: for messages.
 std::string Show(const LockPattern& pattern);
 
+// The subject of a service account's token: kServiceAccount, and then NAMESPACE:NAME.
+inline constexpr std::string_view kServiceAccount = "system:serviceaccount:";
+// Whether a JSON web token of this subject makes its caller jwt:ISSUER|SUBJECT; else NameInPlaceOfJwt says what it is.
+bool IsJwtSubject(std::string_view subject);
+std::string NameInPlaceOfJwt(std::string_view subject);
+
 // A principal without wildcards, such as `--as` names: nullopt when no caller can have it.
 std::optional<Principal> ParsePrincipal(std::string_view text);
 

@@ -46,6 +46,8 @@ class Reader {
     return std::move(policy_);
   }
 
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
  private:
   void ReadGroups(const YAML::Node& groups) {
     if (!groups.IsDefined()) return;
@@ -64,11 +66,16 @@ class Reader {
     Count(node, 1);
     auto parsed = ParseWho(source_.Text(node));
     if (!parsed.ok()) source_.Fail(node, source_.WhyOf(parsed.status()));
-    if (parsed->whom == WhoPattern::Whom::kPrincipal && parsed->kind == Kind::kSpiffe) {
+    if (parsed->whom != WhoPattern::Whom::kPrincipal) return *std::move(parsed);
+    if (parsed->kind == Kind::kSpiffe) {
       const auto& domains = policy_.trust_domains;
       if (std::find(domains.begin(), domains.end(), parsed->segments.front()) == domains.end()) {
         source_.Fail(node, "can never match: its trust domain is not in trust_domains");
       }
+    }
+    if (parsed->kind == Kind::kJwt && !IsJwtSubject(parsed->segments[1])) {
+      warnings_.push_back(source_.Message(node, Cat("can never match: with such a token the caller is ",
+                                                    NameInPlaceOfJwt(parsed->segments[1]), "; write that")));
     }
     return *std::move(parsed);
   }
@@ -182,17 +189,23 @@ class Reader {
   Policy policy_;
   std::map<std::string, std::vector<WhoPattern>> groups_;
   std::set<std::string> names_;
+  std::vector<std::string> warnings_;
   size_t patterns_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view file) {
+absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view file, std::vector<std::string>* warnings) {
   if (text.size() > kMostPolicyBytes) {
     return absl::InvalidArgumentError(
         Cat(file, ": has ", text.size(), " bytes; at most ", kMostPolicyBytes, " are allowed"));
   }
-  return ReadYaml(text, file, [file](const YAML::Node& root) { return Reader(file).Read(root); });
+  return ReadYaml(text, file, [&](const YAML::Node& root) {
+    Reader reader(file);
+    Policy policy = reader.Read(root);
+    if (warnings != nullptr) *warnings = reader.warnings();
+    return policy;
+  });
 }
 
 }  // namespace distlock::access

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "access/policy.h"
@@ -17,7 +18,8 @@ inline constexpr size_t kMostPolicyBytes = 1 << 20;
 inline constexpr size_t kMostRules = 10'000;
 inline constexpr size_t kMostPatterns = 100'000;  // entries of who and locks, aliases and groups counted each time
 
-// `file` is for messages.
-absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view file);
+// `file` is for messages. `warnings` may be null; when the policy is good, it gets what in it can never match.
+absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view file,
+                                   std::vector<std::string>* warnings = nullptr);
 
 }  // namespace distlock::access

@@ -54,11 +54,12 @@ class Shape final : public YAML::EventHandler {
 
 }  // namespace
 
-void YamlText::Fail(const YAML::Node& node, std::string_view why) const {
+std::string YamlText::Message(const YAML::Node& node, std::string_view why) const {
   const YAML::Mark mark = node.Mark();
-  throw YamlError(
-      Cat(file_, ":", std::max(mark.line, 0) + 1, ":", std::max(mark.column, 0) + 1, ": ", KindOf(node), " ", why));
+  return Cat(file_, ":", std::max(mark.line, 0) + 1, ":", std::max(mark.column, 0) + 1, ": ", KindOf(node), " ", why);
 }
+
+void YamlText::Fail(const YAML::Node& node, std::string_view why) const { throw YamlError(Message(node, why)); }
 
 void YamlText::Fields(const YAML::Node& node, std::initializer_list<std::string_view> allowed) const {
   std::string names;

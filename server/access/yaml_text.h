@@ -24,7 +24,9 @@ class YamlText {
  public:
   explicit YamlText(std::string_view file) : file_(file) {}
 
-  // Throws YamlError: "file:line:column: this text why".
+  // "file:line:column: this text why".
+  std::string Message(const YAML::Node& node, std::string_view why) const;
+  // Throws YamlError with that message.
   [[noreturn]] void Fail(const YAML::Node& node, std::string_view why) const;
   // The node must be a map with none but these fields, each at most once.
   void Fields(const YAML::Node& node, std::initializer_list<std::string_view> allowed) const;

@@ -2,7 +2,9 @@
 #include "main/access_files.h"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "access/policy_file.h"
@@ -64,9 +66,13 @@ void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& relo
   if (!options.policy.empty()) {
     reloader.Add({.part = ReloadPart::kPolicy, .name = "policy", .files = {options.policy}, .load = [&] {
                     const std::string& file = options.policy;
+                    std::vector<std::string> warnings;
                     return Load(
-                        "--policy", file, false, [&](auto& text) { return access::ParsePolicy(text, file); },
+                        "--policy", file, false, [&](auto& text) { return access::ParsePolicy(text, file, &warnings); },
                         [&](access::Policy policy) {
+                          for (const std::string& warning : warnings) {
+                            ops::Warn("option", {{"warning", absl::StrCat("--policy: ", warning)}});
+                          }
                           gate.Replace(std::make_shared<const access::Policy>(std::move(policy)), nullptr, nullptr);
                         });
                   }});

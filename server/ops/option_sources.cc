@@ -45,10 +45,13 @@ const OptionRow* Nearest(std::string_view name) {
   return nearest == names.size() ? nullptr : &rows[nearest];
 }
 
+constexpr std::string_view kHelp = "distlockd --help-all lists all";
+
 std::string Suggestion(std::string_view name, std::string_view prefix) {
   const OptionRow* nearest = Nearest(name);
-  if (nearest == nullptr) return "; distlockd --help-all lists all";
-  return Cat("; did you mean ", IsLimit(*nearest) ? "the limit " : prefix, nearest->name, "?");
+  if (nearest == nullptr) return Cat("; ", kHelp);
+  if (IsLimit(*nearest)) return Cat("; did you mean the limit ", nearest->name, "? ", kHelp);
+  return Cat("; did you mean ", prefix, nearest->name, "?");
 }
 
 // A name or path may in fact be a store URL in the wrong place, with a password.
@@ -89,7 +92,7 @@ absl::StatusOr<Setting> ReadLimit(std::string_view text, const std::string& sour
   const std::string_view name = text.substr(0, equals);
   const OptionRow* row = FindOption(name);
   if (row == nullptr || !IsLimit(*row)) {
-    return Usage(source, ": ", Shown(name), " is no limit", row == nullptr ? Suggestion(name, "--") : "");
+    return Usage(source, ": ", Shown(name), " is no limit", row == nullptr ? Suggestion(name, "--") : Cat("; ", kHelp));
   }
   if (equals == text.npos) return Usage(source, ": ", name, " needs a value: write ", name, "=VALUE");
   return Setting{row, {std::string(text.substr(equals + 1))}, Cat(source, ": ", name)};
@@ -140,6 +143,7 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
       value = name.substr(equals + 1);
     } else if (!IsSwitch(*row)) {
       if (i + 1 == args.size() || args[i + 1].starts_with("--")) {
+        if (row->name == kLimitsOption) return Usage(source, " needs a value: write NAME=VALUE; ", kHelp);
         return Usage(source, " needs a value", row->allowed.empty() ? "" : ": allowed is ", row->allowed);
       }
       value = args[++i];

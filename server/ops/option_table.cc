@@ -243,7 +243,12 @@ constexpr OptionRow kTable[] = {
     {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
      "how wrong the rate of any machine's clock may be, in millionths"},
 
-    {kLimitsOption, kLimits, {}, "", "", "one of the limits below; may be given several times; a map in the file"},
+    {kLimitsOption,
+     kLimits,
+     {},
+     "",
+     "",
+     "a limit that --help-all lists; may be given several times; a map in the file"},
     {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
     {"max-wait", kLimits, &O::max_wait, "24h", "1s..720h", "longest max_wait a request may ask for"},
     {"max-lock-delay", kLimits, &O::max_lock_delay, "60s", "0s..1h", "longest lock_delay a request may ask for"},
@@ -321,8 +326,8 @@ constexpr std::string_view kBasic[] = {"config",        "print-config",
                                        "redis-user",    "redis-password-file",
                                        "key-prefix",    "failover-hold-off",
                                        "validity",      "default-ttl",
-                                       "max-ttl",       "log-level",
-                                       "log-format"};
+                                       "max-ttl",       "limits",
+                                       "log-level",     "log-format"};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "access/jwt_sign.h"
+#include "access/pattern_text.h"
 #include "access/spiffe.h"
 
 namespace distlock::access {
@@ -134,6 +135,7 @@ TEST(Identify, AJsonWebTokenNamesItsSubject) {
   };
   const auto worker = who("system:serviceaccount:shop:worker");
   EXPECT_THAT(Names(worker), ElementsAre("k8s:shop/worker"));
+  EXPECT_EQ(NameInPlaceOfJwt("system:serviceaccount:shop:worker"), worker->name);
   EXPECT_EQ(worker->proof_until_s, 1700000600);
   EXPECT_THAT(Names(who("spiffe://example.org/a")), ElementsAre("spiffe://example.org/a"));
   EXPECT_THAT(Names(who("ann|7")), ElementsAre("jwt:https://i|ann|7"));

@@ -232,8 +232,8 @@ TEST(PatternText, APrincipalHasNoWildcards) {
     ASSERT_TRUE(principal) << text;
     EXPECT_EQ(principal->text, text);
   }
-  for (const char* text : {"", "uid:*", "k8s:*/b", "k8s:a", "spiffe://td/*", "spiffe://td/", "jwt:i",
-                           "jwt:", "token:", "anyone", "dns:*"}) {
+  for (const char* text : {"", "uid:*", "k8s:*/b", "k8s:a", "spiffe://td/*", "spiffe://td/", "jwt:i", "jwt:", "token:",
+                           "anyone", "dns:*", "jwt:i|system:serviceaccount:a:b", "jwt:i|spiffe://td/a"}) {
     EXPECT_FALSE(ParsePrincipal(text)) << text;
   }
 }

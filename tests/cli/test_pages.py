@@ -45,6 +45,7 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "deploy/choosing.md": {"distlockctl": "tests/cli/test_recipes.py"},
     "deploy/operations.md": {"apt": INSTALLED, "systemctl": INSTALLED, "usermod": FOREIGN, "kubectl": RUNBOOKS},
     "deploy/runbooks.md": {"distlockctl": RUNBOOKS, "chronyc": FOREIGN},
+    "deploy/topologies.md": {"helm": "tests/deploy/test_other_charts.py"},
     "helm/distlock/README.md": {"helm": "tests/deploy/test_charts.py", "kubectl": RUNBOOKS},
     "tests/README.md": {"sim_small_test": "tests/sim/small/CMakeLists.txt",
                         "distlock_check_history": "tests/e2e/test_mixed.py"},

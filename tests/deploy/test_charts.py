@@ -187,6 +187,13 @@ def test_the_reference_of_values_is_what_the_schema_makes():
     assert made == (CHART / "VALUES.md").read_text(encoding="utf-8"), "its head says how to make it anew"
 
 
+def test_a_line_of_the_reference_of_values_says_by_itself_what_the_value_is():
+    meanings = re.findall(r"^\| `\S+` \| .* \| ([^|]+) \|$", (CHART / "VALUES.md").read_text(encoding="utf-8"), re.M)
+    assert len(meanings) > 80
+    assert {meaning for meaning in meanings if meanings.count(meaning) > 1} == set()
+    assert [meaning for meaning in meanings if re.match(r"(Its?|Their|They|The same)\b", meaning)] == []
+
+
 def test_flags_and_variables_of_the_chart_are_options_of_the_daemon():
     options = (REPOSITORY / "server/ops/option_table.cc").read_text(encoding="utf-8")
     known = set(re.findall(r'\{"([a-z-]+)", k', options))

@@ -218,6 +218,27 @@ def test_each_store_of_the_broker_is_taken(tmp_path, url):
     assert done.returncode == 0 and url in done.stdout, done.stderr
 
 
+@pytest.mark.skipif("DISTLOCKD" not in os.environ, reason="no distlockd is built")
+def test_each_change_of_the_store_is_one_that_chart_and_broker_take(tmp_path):
+    page = pathlib.Path(CHART).parents[1].joinpath("deploy/topologies.md").read_text(encoding="utf-8")
+    changes = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)]
+    assert len(changes) == 3
+    for change in changes:
+        (tmp_path / "values.json").write_text(json.dumps({**CENTRAL, **change}), encoding="utf-8")
+        made = objects(helm("template", "locks", CHART, "--values", tmp_path / "values.json").stdout)
+        (_, _, spec), *_ = pods(made)
+        env = {e["name"]: e["value"] for e in spec["containers"][0]["env"]}
+        files = [found["data"]["distlockd.yaml"] for found in made if "distlockd.yaml" in found.get("data", {})]
+        (tmp_path / "config.yaml").write_text(files[0] if files else "{}", encoding="utf-8")
+        done = subprocess.run([os.environ["DISTLOCKD"], "--insecure-listen", "--print-config",
+                               f"--config={tmp_path}/config.yaml"],
+                              env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        used = yaml.safe_load(done.stdout)
+        for option, value in {"redis": change["redis"]["url"], **change["config"]}.items():
+            assert str(used[option]) == str(value), option
+
+
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory):
     """Those of the package that test_kubernetes.py uses, for kubeconform: its own come from the network."""

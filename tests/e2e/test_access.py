@@ -223,6 +223,12 @@ def test_the_status_page_shows_no_lock_to_everybody(world):
         eventually(lambda: "a-secret-key" in guarded.daemon.get("/page.json")[1], "the lock on the page")
 
 
+def test_a_name_that_no_caller_can_have_is_told(world):
+    who = f"jwt:{ISSUER}|system:serviceaccount:shop:worker"
+    guarded = Guarded(world, policy=POLICY.replace('"token:ops"', f'"{who}", "token:ops"'))
+    assert re.search(r"--policy: \S+policy\.yaml:5:9: .* the caller is k8s:shop/worker", guarded.daemon.log())
+
+
 def test_a_changed_file_is_used_and_a_wrong_one_is_not(world):
     guarded = Guarded(world)
     with guarded.as_(APP) as app:

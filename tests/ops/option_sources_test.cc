@@ -167,11 +167,13 @@ TEST(OptionSources, WrongFlagsExit64AndNameThemselves) {
             "--limits: renew-fraction: \"nan\" is not a number: allowed is 0.1..0.5");
   EXPECT_EQ(message({"--limits=max-sessions"}), "--limits: max-sessions needs a value: write max-sessions=VALUE");
   EXPECT_EQ(message({"--limits=max-session=1"}),
-            "--limits: max-session is no limit; did you mean the limit max-sessions?");
-  EXPECT_EQ(message({"--limits=shards=1"}), "--limits: shards is no limit");
+            "--limits: max-session is no limit; did you mean the limit max-sessions? distlockd --help-all lists all");
+  EXPECT_EQ(message({"--limits=shards=1"}), "--limits: shards is no limit; distlockd --help-all lists all");
+  EXPECT_EQ(message({"--limits", "3"}), "--limits: 3 is no limit; distlockd --help-all lists all");
   EXPECT_EQ(message({"--max-sessions=5"}), "--max-sessions: is a limit: write --limits max-sessions=VALUE");
-  EXPECT_EQ(message({"--max-session=5"}), "--max-session: unknown option; did you mean the limit max-sessions?");
-  EXPECT_EQ(message({"--limits"}), "--limits needs a value");
+  EXPECT_EQ(message({"--max-session=5"}),
+            "--max-session: unknown option; did you mean the limit max-sessions? distlockd --help-all lists all");
+  EXPECT_EQ(message({"--limits"}), "--limits needs a value: write NAME=VALUE; distlockd --help-all lists all");
   EXPECT_EQ(message({"--log-level=loud"}), "--log-level: \"loud\" is unknown: allowed is debug|info|warn|error");
   EXPECT_EQ(message({"--wait-for-store=maybe"}), "--wait-for-store: \"maybe\" is neither true nor false");
   EXPECT_EQ(message({"--validty=3s"}), "--validty: unknown option; did you mean --validity?");
