@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a broker core is told at its birth, and what it tells about itself. Values; immutable afterwards.
+// The options of a broker core, and the figures that it tells about itself. Values; immutable afterwards.
 #pragma once
 
 #include <cstddef>

@@ -229,16 +229,16 @@ void Bundles::End(Bundle& bundle, bool keep) {
         claims_.LeaveToTtl(owner, core_.now + lease.ttl);
         leases_.Forget(lease);
       } else if (keep && IsTry(owner)) {
-        leases_.ReleaseLater(lease, core_.KeepForNextTry());
+        leases_.ReleaseLater(lease, core_.RetryWindow());
       } else {
         leases_.Release(lease, Listener{}, Duration::zero());
       }
     } else if (Waiter* const waiter = claims_.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
       waiter->bundle = nullptr;
-      keep ? waiters_.Orphan(*waiter, nullptr) : waiters_.Withdraw(*waiter);
+      keep ? waiters_.KeepForRetry(*waiter, nullptr) : waiters_.Withdraw(*waiter);
     } else if (bundle.may_run_until != Instant{} && claims_.LeaseOf(owner) == nullptr) {
       PendingRelease& release = releases_.Undo(part.spec, bundle.may_run_until, bundle.may_run_until > core_.now);
-      keep&& IsTry(owner) ? releases_.PursueLater(release, core_.KeepForNextTry()) : releases_.Pursue(release);
+      keep&& IsTry(owner) ? releases_.PursueAfter(release, core_.RetryWindow()) : releases_.Pursue(release);
     }
   }
   for (const Caller& caller : bundle.callers) {

@@ -55,8 +55,8 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   // One caller waits no longer. `refused`: what it is told; null: it has gone.
   void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
   void OnStreamEnd(SessionId session) override;
-  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. `keep`: its client did not give them up,
-  // so what the tries of a request have is kept for the next ones. See Waiters::Orphan.
+  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. `keep`: its client did not give them
+  // up, so what the tries of a request have is kept for the next ones. See Waiters::KeepForRetry.
   void EndAllOf(Session& session, bool keep, const Refused* refused = nullptr);
 
   size_t Check() const override;

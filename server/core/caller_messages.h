@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What callers ask of the core: the inputs that come from streams and calls.
+// The inputs of the core that come from streams and calls.
 //
 // A caller is named by (SessionId, RequestId), never by a pointer: an answer to one that is gone is a failed look-up in
 // the shard. All types are plain values.
@@ -102,10 +102,10 @@ struct Adopt {
   LockName name;
   OwnerId from{};      // who has it
   uint64_t token = 0;  // its grant; not 0
-  // Who takes it: new in each try, but with a first half that all tries of the request share. Behind it are the number
-  // of the client's session, as in IsTry, two bytes of the session's own, and two that count its adoptions. Then a
-  // repeat takes it from the try before, an earlier try that is late takes nothing back, and what ends that try or its
-  // session later does not touch it.
+  // The owner that takes it: new in each try, but with a first half that all tries of the request share. Behind it are
+  // the number of the client's session, as in IsTry, two bytes of the session's own, and two that count its adoptions.
+  // Then a repeat takes it from the try before, an earlier try that is late takes nothing back, and what ends that try
+  // or its session later does not touch it.
   OwnerId owner{};
   Duration ttl{};  // the lease's, as its id says
   Want want;       // how it is held

@@ -74,7 +74,7 @@ void Callers::EndOtherTry(const Acquire& in) {
   Waiter* const other = claims_.OtherTry(in.owner);
   if (other == nullptr) return;
   const Refused moved{.reason = RefusalReason::kCancelled, .cause = "its request_id has been sent again"};
-  waiters_.Orphan(*other, &moved);
+  waiters_.KeepForRetry(*other, &moved);
 }
 
 Caller Callers::Of(const Acquire& in) const {

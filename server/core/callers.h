@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who asks for a lock, and who is turned away: from a request to its waiter, and from the waiter's fate to what each
-// caller is told, but for a grant. Several callers share a waiter when a detached request is repeated, or when a session
-// asks again for what it may have more than once. The callers of a part of a bundle are the bundle's.
+// The callers of acquires, up to their grant or refusal: from a request to its waiter, and from the waiter's fate to
+// what each caller is told, but for a grant. Several callers share a waiter when a detached request is repeated, or
+// when a session asks again for what it may have more than once. The callers of a part of a bundle are the bundle's.
 //
 // Thread: the shard's.
 #pragma once
@@ -39,7 +39,7 @@ class Callers final : public Part {
   Caller Of(const Acquire& in) const;
   // Never empty while the waiter exists.
   static std::vector<Caller>& CallersOf(Waiter& waiter);
-  // Who is told of its place.
+  // The caller that is told of its place.
   static Listener ListenerOf(Waiter& waiter);
   // When `caller` is refused if nothing happens before.
   Instant EndOf(const Waiter& waiter, const Caller& caller) const;
@@ -57,8 +57,8 @@ class Callers final : public Part {
   void RefuseAllDetached(const Refused& refused);
   // Tells one caller. The waiter still has it.
   void TellRefused(const Waiter& waiter, const Caller& caller, Refused refused);
-  // What a caller is told whose time is up. `answered`: the store has said once that it waits; `trouble`: why it could
-  // not answer since.
+  // The refusal of a caller whose time is up. `answered`: the store has said once that it waits; `trouble`: why it
+  // could not answer since.
   Refused WhyItEnds(const Caller& caller, const LockName& name, bool answered, const std::string& trouble) const;
   // The waiter ends: nobody waits for it any more.
   void Unlist(const Waiter& waiter);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all parts of one broker core share: the time of this Step, the effects it produces, the deadlines, the store
-// commands in flight, the state of the store, the options and the seeded randomness. It takes no decisions.
+// The state that all parts of one broker core share: the time of this Step, the effects it produces, the deadlines, the
+// store commands in flight, the state of the store, the options and the seeded randomness. It takes no decisions.
 //
 // Thread: the shard's. Ownership: the Broker owns it; parts keep a reference to it.
 #pragma once
@@ -98,7 +98,7 @@ class CoreContext {
   // How long one attempt of a command about a lease of `ttl` is waited for.
   static Duration AttemptTimeout(Duration ttl);
   // So long what a request has is kept after the end of its stream. The store keeps the place for longer.
-  Duration KeepForNextTry() const { return std::min(config.validity, config.queue_slot / 2); }
+  Duration RetryWindow() const { return std::min(config.validity, config.queue_slot / 2); }
   // The pause before the next attempt: random, and longer on average the more attempts have failed.
   Duration BackOff(int attempts);
   double Random();  // [0, 1)
@@ -112,7 +112,7 @@ class CoreContext {
   bool draining = false;                                         // no new acquires or watches
 
  private:
-  // What is not available of several servers is their quorum.
+  // Several servers are unavailable as a quorum.
   RefusalReason NameOf(RefusalReason reason) const {
     return config.store.is_quorum && reason == RefusalReason::kStoreUnavailable ? RefusalReason::kQuorumNotReached
                                                                                 : reason;

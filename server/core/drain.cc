@@ -21,7 +21,7 @@ void BrokerDrain::Handle(const Drain& in) {
   for (const auto& [id, session] : of_.sessions.all()) {
     core_.Tell({id, 0}, Draining{in.timeout});
     of_.bundles.EndAllOf(*session, /*keep=*/true, &draining);
-    streams_.OrphanWaiters(*session, &draining);
+    streams_.KeepWaitersForRetry(*session, &draining);
   }
   of_.bundles.RefuseEvery(draining);
   of_.watches.EndAll();
@@ -41,7 +41,7 @@ void BrokerDrain::OnDue(PartRecord&) {
   for (const SessionId id : sessions) {
     Session& session = *of_.sessions.Find(id);
     EndLeasesOf(session);
-    streams_.OrphanWaiters(session, nullptr);
+    streams_.KeepWaitersForRetry(session, nullptr);
     if (session.leases.empty()) streams_.Close(session, StreamEnd::kDrained);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the core tells callers. Plain values.
+// The events that the core tells callers. Plain values.
 #pragma once
 
 #include <cstdint>

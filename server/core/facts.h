@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the core did, for metrics and logs. Nothing else acts on it. Plain values.
+// The facts that the core states for metrics and logs. Nothing else acts on it. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class FactKind : uint8_t {
 };
 enum class HandoffPath : uint8_t { kReply, kNotice, kTend };
 
-// What happened, for metrics and logs; nobody else acts on it.
+// One thing that happened, for metrics and logs.
 struct Fact {
   FactKind kind = FactKind::kGranted;
   Duration value{};

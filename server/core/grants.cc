@@ -147,7 +147,7 @@ void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instan
 
 void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
   Waiter* const waiter = claims_.WaiterOf(owner);
-  if (releases_.IsKept(owner)) return releases_.OnReachedNobody(owner);
+  if (releases_.IsKeptForRetry(owner)) return releases_.OnGrantForNobody(owner);
   if (PendingRelease* const release = claims_.ReleaseOf(owner); release != nullptr) {
     // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed,
     // the waiter asks again.

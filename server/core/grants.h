@@ -38,7 +38,7 @@ class Grants final : public Part {
         bundles_(bundles) {}
 
   void Handle(const GrantNotice& in);
-  // What a command that made room has brought: grants to waiters of this broker, and whether there is more to do
+  // A command that made room has brought grants to waiters of this broker, and whether there is more to do
   // (`look`).
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
   // A queue was tended.

@@ -205,7 +205,7 @@ PendingRelease& Leases::StartRelease(const Lease& lease, Duration block) {
 void Leases::ReleaseLater(Lease& lease, Duration time, Duration block) {
   PendingRelease& release = StartRelease(lease, block);
   Forget(lease);
-  releases_.PursueLater(release, time);
+  releases_.PursueAfter(release, time);
 }
 
 // The client releases the lease: it is done, or (`lapsed`) its clock was the first to see that the lease is over.

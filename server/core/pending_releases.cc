@@ -31,7 +31,7 @@ PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owne
   if (waiting) {
     slot->waiting = true;
   } else {
-    // Of two grants of one owner the earlier has ended.
+    // The earlier of two grants of one owner has ended.
     const bool any = only_token == 0 || (slot->holding && slot->only_token == 0);
     slot->only_token = any ? 0 : std::max(slot->only_token, only_token);
     slot->holding = true;
@@ -72,29 +72,29 @@ void PendingReleases::Pursue(PendingRelease& release) {
   return release.op == 0 && core_.now >= release.not_before ? Send(release) : Arm(release);
 }
 
-void PendingReleases::PursueLater(PendingRelease& release, Duration time) {
+void PendingReleases::PursueAfter(PendingRelease& release, Duration time) {
   release.not_before = core_.now + time;
   release.until += time;
   Pursue(release);
 }
 
-void PendingReleases::Hurry(const OwnerId& owner) {
-  if (!IsKept(owner)) return;
+void PendingReleases::GiveBackNow(const OwnerId& owner) {
+  if (!IsKeptForRetry(owner)) return;
   PendingRelease& release = *claims_.ReleaseOf(owner);
   release.not_before = {};
   Pursue(release);
 }
 
-void PendingReleases::OnReachedNobody(const OwnerId& owner) {
-  if (!core_.draining || !IsKept(owner)) return;
+void PendingReleases::OnGrantForNobody(const OwnerId& owner) {
+  if (!core_.draining || !IsKeptForRetry(owner)) return;
   PendingRelease& release = *claims_.ReleaseOf(owner);
-  // What a lease of it had may be believed in.
+  // A grant that a lease had may be believed in.
   if (release.holding || release.not_before <= core_.now + kKeepForMove) return;
   release.not_before = core_.now + kKeepForMove;
   Pursue(release);
 }
 
-bool PendingReleases::IsKept(const OwnerId& owner) const {
+bool PendingReleases::IsKeptForRetry(const OwnerId& owner) const {
   const PendingRelease* const release = claims_.ReleaseOf(owner);
   return release != nullptr && core_.now < release->not_before;
 }

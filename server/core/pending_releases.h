@@ -37,12 +37,12 @@ class PendingReleases final : public PartOf<PendingRelease> {
   // Sends it now, or after the answer to the command in flight.
   void Pursue(PendingRelease& release);
   // Withdraws or releases it once `time` has passed: its request may come again until then. See Pursue.
-  void PursueLater(PendingRelease& release, Duration time);
+  void PursueAfter(PendingRelease& release, Duration time);
   // Another try of the same request has come: gives up now what `owner` has and was to be kept for it.
-  void Hurry(const OwnerId& owner);
-  // What `owner` waited for has reached it, and is kept. To a broker that drains no other try of its request comes any
+  void GiveBackNow(const OwnerId& owner);
+  // A grant has reached `owner`, and is kept. To a broker that drains no other try of its request comes any
   // more, so it is given up soon.
-  void OnReachedNobody(const OwnerId& owner);
+  void OnGrantForNobody(const OwnerId& owner);
   // A caller releases a detached lease, or one that this broker does not know.
   void Release(const core::Release& in);
 
@@ -57,7 +57,7 @@ class PendingReleases final : public PartOf<PendingRelease> {
   std::vector<OwnerId> TakeGone() { return std::exchange(gone_, {}); }
 
   // Whether what `owner` has is kept for another try of its request.
-  bool IsKept(const OwnerId& owner) const;
+  bool IsKeptForRetry(const OwnerId& owner) const;
   bool IsIdle() const override { return claims_.releases() == 0; }
   size_t Check() const override;
 

@@ -63,7 +63,7 @@ struct GrantNews {
   Arrival arrival = Arrival::kAnswer;
 };
 
-// Of a lease that its session may take again: the requests that have it, besides Lease::listener.
+// A lease that its session may take again: the requests that have it, besides Lease::listener.
 struct Reentry {
   std::string label;
   Want want;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a refusal says, where more than one place refuses for the same cause. For people, in English.
+// The texts of refusals for whose cause more than one place refuses. For people, in English.
 #pragma once
 
 namespace distlock::core {

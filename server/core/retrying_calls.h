@@ -53,7 +53,7 @@ class RetryingCalls : public PartOf<Call> {
     return calls_.size();
   }
 
-  // What the store was told stands.
+  // Commands that were sent stand.
   void OnStreamEnd(SessionId session) override {
     auto call = calls_.lower_bound({session, 0});
     while (call != calls_.end() && call->first.first == session) {

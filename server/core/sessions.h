@@ -40,7 +40,7 @@ class Sessions {
   // Each lease of the session once.
   static std::vector<Lease*> LeasesOf(const Session& session);
 
-  // What its client may be told now of a lease that it holds. It is a promise where the client has a Hold.
+  // The belief that its client may be told now, of a lease that it holds. It is a promise where the client has a Hold.
   struct Belief {
     Duration since_granted{};
     Duration valid_for{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the core and a store say to each other: commands to the store, its answers, and what it tells unasked.
+// The words between the core and a store: commands to the store, its answers, and what it tells unasked.
 //
 // No clock of a store is in it. Commands name an instant of the broker; answers tell durations, and fencing tokens
 // where an order matters: each grant of a lock has a greater token than all before it.
@@ -20,7 +20,7 @@
 
 namespace distlock::core {
 
-// What a command asks for. Each type of command has its own as kVerb.
+// The kind of a command. Each type of command has its own as kVerb.
 enum class Verb : uint8_t {
   kAcquire,
   kAcquireAll,

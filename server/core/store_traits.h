@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kind of store can do. Each kind says it of itself; the core asks nothing else of its topology. Values, const.
+// The abilities of a kind of store. Each kind says them of itself; the core asks nothing else of its topology. Values,
+// const.
 #pragma once
 
 #include <cstdint>

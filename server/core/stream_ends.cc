@@ -20,7 +20,7 @@ void StreamEnds::OnTimer(Session& session) {
   }
   of_.bundles.EndAllOf(session, /*keep=*/true);
   EndLeases(session);
-  OrphanWaiters(session, nullptr);
+  KeepWaitersForRetry(session, nullptr);
   Close(session, StreamEnd::kLapsed);
 }
 
@@ -41,7 +41,7 @@ void StreamEnds::Handle(const StreamEnded& in) {
   DropCalls(in.session);
   if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
     of_.bundles.EndAllOf(*session, /*keep=*/true);
-    OrphanWaiters(*session, nullptr);
+    KeepWaitersForRetry(*session, nullptr);
     EndLeases(*session);
     of_.sessions.Forget(*session);
   }
@@ -51,7 +51,7 @@ void StreamEnds::Handle(const StreamEnded& in) {
 void StreamEnds::Handle(const HolderDied& in) {
   if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
     of_.bundles.EndAllOf(*session, /*keep=*/true);
-    OrphanWaiters(*session, nullptr);
+    KeepWaitersForRetry(*session, nullptr);
     EndLeases(*session);
     Close(*session, StreamEnd::kHolderDied);
   }
@@ -71,8 +71,8 @@ std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {
   return waiters;
 }
 
-void StreamEnds::OrphanWaiters(const Session& session, const Refused* refused) {
-  for (Waiter* waiter : WaitersOf(session)) of_.waiters.Orphan(*waiter, refused);
+void StreamEnds::KeepWaitersForRetry(const Session& session, const Refused* refused) {
+  for (Waiter* waiter : WaitersOf(session)) of_.waiters.KeepForRetry(*waiter, refused);
 }
 
 void StreamEnds::Close(Session& session, StreamEnd why) {

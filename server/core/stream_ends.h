@@ -42,8 +42,8 @@ class StreamEnds final : public PartOf<Session> {
   void OnTimer(Session& session) override;
   size_t Check() const override;
 
-  // Their clients did not give them up: see Waiters::Orphan.
-  void OrphanWaiters(const Session& session, const Refused* refused);
+  // Their clients did not give them up: see Waiters::KeepForRetry.
+  void KeepWaitersForRetry(const Session& session, const Refused* refused);
   // Tells the stream that it ends. Its leases, waiters and bundles are gone already.
   void Close(Session& session, StreamEnd why);
 

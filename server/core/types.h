@@ -43,15 +43,16 @@ using OwnerId = std::array<uint8_t, 16>;
 inline constexpr uint8_t kRepeatableMark = 0xff;
 inline bool IsRepeatable(const OwnerId& owner) { return owner[0] == kRepeatableMark; }
 
-// Of a detached lease without a request_id. Owners that are neither this nor repeatable are of streams: only the broker
-// that has the stream can tell its client what has become of the lease.
+// Marks the owner of a detached lease without a request_id. Owners that are neither this nor repeatable are of streams:
+// only the broker that has the stream can tell its client what has become of the lease.
 inline constexpr uint8_t kDetachedMark = 0xfd;
 inline bool IsDetached(const OwnerId& owner) { return owner[0] == kDetachedMark || IsRepeatable(owner); }
 
-// Of an acquire on a stream with a request_id. All tries of the request share the first half; then comes the number of
-// the client's session, most significant byte first; the rest is random. So a later try takes over the place that an
-// earlier one has in the store's queue, an earlier one that reaches the store late takes none back, and whatever is
-// done for one of them later, by whichever broker, touches nothing of the other. Other owners never look like this.
+// Marks the owner of an acquire on a stream with a request_id. All tries of the request share the first half; then
+// comes the number of the client's session, most significant byte first; the rest is random. So a later try takes over
+// the place that an earlier one has in the store's queue, an earlier one that reaches the store late takes none back,
+// and whatever is done for one of them later, by whichever broker, touches nothing of the other. Other owners never
+// look like this.
 inline constexpr uint8_t kTryMark = 0xfe;
 inline constexpr size_t kRequestBytes = 8;
 inline constexpr size_t kTryBytes = kRequestBytes + 4;
@@ -98,7 +99,7 @@ enum class Mode : uint8_t { kExclusive, kShared, kPermit };
 // Whose place in the queue comes first. It counts for the request that names it.
 enum class Policy : uint8_t { kFair, kWriterPreferring, kReaderPreferring, kAdaptive };
 
-// What a request wants of a lock. `permits` and `limit` are of kPermit only: 1..limit of limit.
+// The mode and the share of a lock that a request wants. `permits` and `limit` are of kPermit only: 1..limit of limit.
 struct Want {
   Mode mode = Mode::kExclusive;
   Policy policy = Policy::kFair;

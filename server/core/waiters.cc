@@ -13,9 +13,9 @@
 namespace distlock::core {
 
 // An earlier try may have been granted the lock after its stream was over. Nobody was told; it is kept for this one.
-void Waiters::HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders) {
+void Waiters::GiveBackOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders) {
   for (const HolderView& holder : holders) {
-    if (IsSameRequest(holder.owner, waiter.spec.owner)) releases_.Hurry(holder.owner);
+    if (IsSameRequest(holder.owner, waiter.spec.owner)) releases_.GiveBackNow(holder.owner);
   }
 }
 
@@ -90,7 +90,7 @@ void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
   // A broken connection may have let the attempt overtake the withdrawal.
   if (std::holds_alternative<StoreUnknown>(reply.outcome) && release != nullptr) release->order_lost = true;
   const bool is_granted = std::holds_alternative<AcquireGranted>(reply.outcome);
-  if (is_granted) releases_.OnReachedNobody(op.owner);
+  if (is_granted) releases_.OnGrantForNobody(op.owner);
   const bool took_effect = is_granted || std::holds_alternative<AcquireQueued>(reply.outcome);
   if (took_effect && !claims_.IsKnown(op.owner)) {
     releases_.Withdraw(op.name, op.owner, kAttemptMax);
@@ -187,7 +187,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
     queue.holders = queued.holders;
     queue.held_off_until = queued.held_off > Duration::zero() ? core_.now + queued.held_off : Instant{};
   }
-  HurryOtherTries(waiter, queued.holders);
+  GiveBackOtherTries(waiter, queued.holders);
   if (callers_.TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
 }
 
@@ -235,7 +235,7 @@ void Waiters::Withdraw(Waiter& waiter) {
   Forget(waiter);
 }
 
-void Waiters::Orphan(Waiter& waiter, const Refused* refused) {
+void Waiters::KeepForRetry(Waiter& waiter, const Refused* refused) {
   if (!IsTry(waiter.spec.owner)) {
     return refused != nullptr ? callers_.Refuse(waiter, *refused) : Withdraw(waiter);
   }
@@ -243,12 +243,12 @@ void Waiters::Orphan(Waiter& waiter, const Refused* refused) {
     for (const Caller& caller : waiter.callers) callers_.TellRefused(waiter, caller, *refused);
   }
   if (PendingRelease* const release = GiveUp(waiter); release != nullptr) {
-    releases_.PursueLater(*release, core_.KeepForNextTry());
+    releases_.PursueAfter(*release, core_.RetryWindow());
   }
   Forget(waiter);
 }
 
-// What must be undone in the store. Null: nothing.
+// The release that undoes it in the store. Null: there is nothing to undo.
 PendingRelease* Waiters::GiveUp(Waiter& waiter) {
   const Instant may_run_until = LatestRun(waiter);
   // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and

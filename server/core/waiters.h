@@ -34,7 +34,7 @@ class Waiters final : public PartOf<Waiter> {
   void Begin(std::unique_ptr<Waiter> waiter);
   // Waits for the next part of a bundle, with the bundle's callers.
   void AskForPart(Bundle& bundle);
-  // What is asked of the store, but for the attempt's own.
+  // The command of an attempt, but for its op and times.
   static StoreAcquire CommandFor(const Acquire& spec);
   // Sends an attempt, now or when nothing stands against it any more.
   void Ask(Waiter& waiter);
@@ -42,7 +42,7 @@ class Waiters final : public PartOf<Waiter> {
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
   // Asks for all that have no place in the store's queue and no attempt in flight.
   void OnStoreUp() override;
-  // What `owner` had in the store is released: a waiter of the same owner may ask now.
+  // The store has released all that `owner` had: a waiter of the same owner may ask now.
   void OnReleased(const OwnerId& owner);
   // A notice about this lock came: it may be newer than the answer to an attempt in flight.
   void Hint(const LockName& name);
@@ -53,7 +53,7 @@ class Waiters final : public PartOf<Waiter> {
   void Withdraw(Waiter& waiter);
   // Ends the waiter here; of one that is a try of a request, the store keeps the place, or the grant that it gets
   // meanwhile, until another try has had time to come. `refused`: what its callers are told; null: they have gone.
-  void Orphan(Waiter& waiter, const Refused* refused);
+  void KeepForRetry(Waiter& waiter, const Refused* refused);
   // Forgets the waiter. The store is told nothing.
   void Forget(Waiter& waiter);
   // Until when an attempt whose answer is not known may take effect.
@@ -67,7 +67,7 @@ class Waiters final : public PartOf<Waiter> {
 
  private:
   PendingRelease* GiveUp(Waiter& waiter);
-  void HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders);
+  void GiveBackOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders);
   void LeaveAttempt(Waiter& waiter);
   void OnLateReply(const Op& op, const StoreReply& reply);
   void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
