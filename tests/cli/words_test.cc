@@ -114,9 +114,9 @@ TEST(FailureOf, EachWrongFieldIsKept) {
 TEST(FlagWords, NameFlagsInsteadOfFields) {
   const std::pair<const char*, const char*> kExpected[] = {
       {"k is held; retry later, or set max_wait to wait in the queue",
-       "k is held; retry later, or give -w to wait in the queue"},
+       "k is held; retry later, or set -w to wait in the queue"},
       {"k was not free within max_wait (waited 1s): held by \"a\"",
-       "k was not free within the wait (waited 1s): held by \"a\""},
+       "k was not free within -w (waited 1s): held by \"a\""},
       {"and a request_id keeps its mode", "and a --request-id keeps its mode"},
       {"default:max_wait is held by \"max_wait\"", "default:max_wait is held by \"max_wait\""},
       {"the key and its limit", "the key and its limit"},
