@@ -7,10 +7,12 @@
 #include <distlock/admin.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <optional>
 
 #include "commands.h"
 #include "explain.h"
+#include "healthz.h"
 #include "lock_flags.h"
 #include "other_reading.h"
 #include "printable.h"
@@ -170,6 +172,27 @@ int Status(const Context& context, bool explain) {
   return status->store_up && status->store_refusal.empty() ? kExitOk : kExitUnavailable;
 }
 
+// Nothing: the failure has been reported.
+std::optional<bool> AnswersCalls(Context context) {
+  if (!context.connect_timeout_given) context.connect_timeout = std::chrono::seconds(2);
+  const auto [client, failed] = Open(context);
+  if (!client) return std::nullopt;
+  const auto status = Admin(*client).Status();
+  // A broker that refuses to tell its state is alive.
+  return status.ok() || ExitCodeOf(status.refusal().reason) == kExitDenied;
+}
+
+int Alive(const Context& context) {
+  const char* const set = std::getenv("DISTLOCK_HTTP");
+  const std::string http = !context.server.empty() ? "" : set == nullptr ? "127.0.0.1:9420" : set;
+  const std::optional<bool> alive = http.empty() ? AnswersCalls(context) : IsHealthy(http);
+  if (!alive) return kExitUnavailable;
+  if (*alive) return context.Print("alive", Json{{"alive", true}}) ? kExitOk : kExitInternal;
+  const std::string asked = http.empty() ? context.Target() : absl::StrCat("http://", http, "/healthz");
+  return context.Fail(
+      OwnFailure("UNAVAILABLE", absl::StrCat("no broker says that it is alive at ", asked), kExitUnavailable));
+}
+
 const char* KindName(StreamKind kind) {
   switch (kind) {
     case StreamKind::kSession:
@@ -273,15 +296,27 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
                          "Print the state of the broker and its store; exit code 69 when the store is down or takes no "
                          "writes");
   auto explain = std::make_shared<bool>(false);
-  status->add_flag("--explain", *explain, "Say in words what keeps locks from being granted, and what to do");
+  auto alive = std::make_shared<bool>(false);
+  auto* words =
+      status->add_flag("--explain", *explain, "Say in words what keeps locks from being granted, and what to do")
+          ->option_text(" ");
+  status
+      ->add_flag("--alive", *alive,
+                 "Say only whether the broker is alive, whatever its store does: a container's check of health.\n"
+                 "Asks /healthz at DISTLOCK_HTTP (default 127.0.0.1:9420), or, where that is empty or with\n"
+                 "--server, the broker itself")
+      ->option_text(" ")
+      ->excludes(words);
   AddContextFlags(*status, context);
   status->footer(
       "Examples:\n"
       "  distlockctl status --explain\n"
       "  distlockctl status\n"
+      "  distlockctl status --alive\n"
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
-  status->callback(
-      [&context, explain] { context.command = [&context, explain] { return Status(context, *explain); }; });
+  status->callback([&context, explain, alive] {
+    context.command = [&context, explain, alive] { return *alive ? Alive(context) : Status(context, *explain); };
+  });
 
   auto* sessions =
       app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");
