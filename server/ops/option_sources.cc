@@ -107,7 +107,7 @@ absl::Status Add(Settings* settings, const OptionRow* row, std::string value, co
   return absl::OkStatus();
 }
 
-// Written here rather than with CLI11: there, `--http=` (empty) swallows the next flag, and its messages name no range.
+// Written here rather than with CLI11, for reasons that README.md names.
 absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
   CommandLine result;
   for (size_t i = 0; i < args.size(); ++i) {

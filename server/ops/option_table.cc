@@ -73,52 +73,25 @@ absl::Status CheckHoldOff(std::string_view value) {
   return absl::InvalidArgumentError("must be auto, 0, or a duration of at most 25h such as 30s");
 }
 
+constexpr OptionRow Action(std::string_view name, std::string_view help) {
+  return {.name = name, .group = kGeneral, .help = help, .places = OptionPlaces::kNowhereElse};
+}
+
 // The table: name, group, field, default, allowed, help. An option is defined here and nowhere else.
 constexpr OptionRow kTable[] = {
     {"config", kGeneral, &O::config, "", "",
      "YAML file with any of the options below, named as here without the dashes", nullptr, false,
      OptionPlaces::kVariable},
-    {"print-config",
-     kGeneral,
-     {},
-     "",
-     "",
-     "print the values in effect as YAML, passwords masked, and exit",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
-    {"quorum-init",
-     kGeneral,
-     {},
-     "",
-     "",
-     "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
+    Action("print-config", "print the values in effect as YAML, passwords masked, and exit"),
+    Action("quorum-init",
+           "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs"),
     {"store-upgrade", kGeneral, &O::store_upgrade, "0", "0..1000000",
      "when not 0: raise the schema that brokers write in the store to this one, and exit; refused while a broker that "
      "cannot read it may run",
      nullptr, false, OptionPlaces::kNowhere},
-    {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
-    {"help",
-     kGeneral,
-     {},
-     "",
-     "",
-     "print the options that most brokers need, and exit",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
-    {"help-all",
-     kGeneral,
-     {},
-     "",
-     "",
-     "print all options and limits, and exit",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
+    Action("version", "print the version and exit"),
+    Action("help", "print the options that most brokers need, and exit"),
+    Action("help-all", "print all options and limits, and exit"),
 
     {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
      "where gRPC is served: unix:///path, with ?mode=0660&group=NAME for who may connect, or host:port; may be given "
