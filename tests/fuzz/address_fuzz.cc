@@ -10,6 +10,7 @@
 #include "door/address.h"
 #include "ops/secrets.h"
 #include "ops/text.h"
+#include "text/unix_address.h"
 
 namespace {
 
