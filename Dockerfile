@@ -9,12 +9,12 @@ COPY deploy/grpc deploy/grpc
 RUN deploy/install-deps.sh --build
 COPY . .
 RUN cmake --preset release -DDISTLOCK_TESTS=OFF -DDISTLOCK_UNITY=ON -DDISTLOCK_GRPC=hardened \
- && cmake --build --preset release --target distlockd distlockctl distlock_healthcheck \
- && strip build/release/bin/distlockd build/release/bin/distlockctl build/release/bin/distlock-healthcheck
+ && cmake --build --preset release --target distlockd distlockctl \
+ && strip build/release/bin/distlockd build/release/bin/distlockctl
 # Each root has only what runs; the folder of the socket is apart, because it belongs to the broker.
 RUN cd build/release/bin \
- && /src/deploy/image/closure.sh /image/broker "$VERSION" distlockd distlockctl distlock-healthcheck \
- && /src/deploy/image/closure.sh /image/standalone "$VERSION" distlockd distlockctl distlock-healthcheck \
+ && /src/deploy/image/closure.sh /image/broker "$VERSION" distlockd distlockctl \
+ && /src/deploy/image/closure.sh /image/standalone "$VERSION" distlockd distlockctl \
       /usr/bin/redis-server \
  && mkdir /image/run && mv /image/broker/run/distlock /image/run/ && rmdir /image/standalone/run/distlock
 
@@ -35,7 +35,7 @@ ENV PATH=/usr/local/bin:/usr/bin
 USER 10001:10001
 EXPOSE 7420 9420
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s CMD ["/usr/local/bin/distlock-healthcheck"]
+HEALTHCHECK --interval=10s --timeout=5s CMD ["/usr/local/bin/distlockctl", "status", "--alive"]
 ENTRYPOINT ["/usr/local/bin/distlockd"]
 
 FROM scratch AS broker
@@ -61,5 +61,5 @@ EXPOSE 7420 9420
 # SIGTERM drains for DISTLOCK_DRAIN_TIMEOUT, 30s by default. Docker kills after 10 s unless told otherwise, and killed
 # brokers leave their locks to the ttl: `docker stop -t 40`, or stop_grace_period: 40s in a compose file.
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s CMD ["/usr/local/bin/distlock-healthcheck"]
+HEALTHCHECK --interval=10s --timeout=5s CMD ["/usr/local/bin/distlockctl", "status", "--alive"]
 ENTRYPOINT ["/usr/local/bin/distlockd"]

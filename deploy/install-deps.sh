@@ -29,14 +29,14 @@ readonly POLICY_SAVED=$POLICY.before-distlock
 readonly POLICY_MARK='# written by distlock deploy/install-deps.sh, removed when it ends'
 
 readonly COMPILE=(build-essential ca-certificates ccache cmake dpkg-dev lld ninja-build pkg-config
-  protobuf-compiler protobuf-compiler-grpc)
+  protobuf-compiler protobuf-compiler-grpc python3 python3-protobuf)
 readonly LIBRARIES=(libabsl-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-dev libjansson-dev
   libjemalloc-dev libmicrohttpd-dev libncurses-dev libprotobuf-dev libspdlog-dev libfmt-dev libssl-dev libuv1-dev
-  libyaml-cpp-dev prometheus-cpp-dev zlib1g-dev)
+  libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(buildah chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev
-  librapidcheck-dev llvm debootstrap etcd-server fish groff iptables libasio-dev lintian man-db nlohmann-json3-dev
-  openssl prometheus python3 python3-grpcio python3-hpack python3-hyperframe python3-pip python3-protobuf
+  librapidcheck-dev llvm debootstrap etcd-server fish groff iptables libasio-dev lintian man-db
+  openssl prometheus python3-grpcio python3-hpack python3-hyperframe python3-pip
   python3-pytest python3-setuptools python3-venv python3-wheel python3-yaml systemd systemd-container zsh)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS

@@ -64,14 +64,14 @@ bool PrintRights(const Context& context, const AccessAnswer& answer) {
     lines.push_back(absl::StrCat(right.verb, right.locks.empty() ? "" : "  ", absl::StrJoin(right.locks, " "),
                                  right.denied_locks.empty() ? "" : "  but not ",
                                  absl::StrJoin(right.denied_locks, " ")));
-    rights.push_back(Json().Text("verb", right.verb).Texts("locks", right.locks).Texts("denied", right.denied_locks));
+    rights.push_back(Json{{"verb", right.verb}, {"locks", right.locks}, {"denied", right.denied_locks}});
   }
   const std::string who = answer.identity.empty() ? "everybody" : answer.identity;
   if (answer.identity.empty()) lines = {"everything: the broker asks nobody for an identity"};
   lines.insert(lines.begin(), absl::StrCat(who, " may", lines.empty() ? " do nothing" : ":"));
   if (!answer.obstacle.empty()) lines.push_back("but not " + answer.obstacle);
-  return context.PrintLines(
-      lines, Json().Text("identity", answer.identity).List("rights", rights).Text("obstacle", answer.obstacle));
+  return context.PrintLines(lines,
+                            Json{{"identity", answer.identity}, {"rights", rights}, {"obstacle", answer.obstacle}});
 }
 
 int CanI(const Context& context, const CanIArgs& args) {
@@ -104,11 +104,10 @@ int CanI(const Context& context, const CanIArgs& args) {
                                                      : "no rule allows it";
   const std::string who = answer->identity.empty() ? "" : absl::StrCat(" for ", answer->identity);
   const bool printed = context.Print(absl::StrCat(answer->allowed ? "yes" : "no", " (", why, ")", who),
-                                     Json()
-                                         .Flag("allowed", answer->allowed)
-                                         .Text("rule", answer->rule)
-                                         .Text("identity", answer->identity)
-                                         .Text("obstacle", answer->obstacle));
+                                     Json{{"allowed", answer->allowed},
+                                          {"rule", answer->rule},
+                                          {"identity", answer->identity},
+                                          {"obstacle", answer->obstacle}});
   if (!printed) return kExitInternal;
   return answer->allowed ? kExitOk : kExitDenied;
 }
@@ -124,7 +123,7 @@ int Reload(const Context& context) {
     refused = refused || !unit.reloaded;
     const char* const outcome = unit.reloaded ? "reloaded" : "refused";
     if (!context.Print(absl::StrCat(unit.unit, ": ", outcome, unit.reloaded ? "" : ": ", unit.problem),
-                       Json().Text("unit", unit.unit).Text("outcome", outcome).Text("problem", unit.problem))) {
+                       Json{{"unit", unit.unit}, {"outcome", outcome}, {"problem", unit.problem}})) {
       return kExitInternal;
     }
   }
@@ -152,9 +151,8 @@ int CheckPolicy(const Context& context, const PolicyArgs& args) {
   for (const std::string& warning : warnings) context.Warn(warning);
   const auto rules = static_cast<int64_t>(policy->rules.size());
   if (args.action == "check") {
-    return context.Print(absl::StrCat(args.file, ": good, ", rules, " rules"), Json().Number("rules", rules))
-               ? kExitOk
-               : kExitInternal;
+    return context.Print(absl::StrCat(args.file, ": good, ", rules, " rules"), Json{{"rules", rules}}) ? kExitOk
+                                                                                                       : kExitInternal;
   }
   const wire::GivenFile cases = wire::ReadGivenFile(args.cases, access::kMostPolicyBytes);
   if (!cases.problem.empty()) return wrong(absl::StrCat(args.cases, ": ", cases.problem));
@@ -165,7 +163,7 @@ int CheckPolicy(const Context& context, const PolicyArgs& args) {
   for (const access::CaseOutcome& outcome : *outcomes) {
     failed += outcome.passed ? 0 : 1;
     if (!context.Print(absl::StrCat(outcome.passed ? "ok    " : "WRONG ", outcome.text),
-                       Json().Flag("passed", outcome.passed).Text("case", outcome.text))) {
+                       Json{{"passed", outcome.passed}, {"case", outcome.text}})) {
       return kExitInternal;
     }
   }
@@ -207,11 +205,11 @@ int NewToken(const Context& context, const TokenArgs& args) {
       return context.Fail(
           OwnFailure("CANNOT_WRITE", absl::StrCat("cannot make ", args.out, ": ", why), kExitWrongFile));
     }
-    return context.Print(line, Json().Text("file", args.out).Text("line", line)) ? kExitOk : kExitInternal;
+    return context.Print(line, Json{{"file", args.out}, {"line", line}}) ? kExitOk : kExitInternal;
   }
   context.Tell("the token follows, and is shown only now; its line for --token-file comes second",
-               Json().Text("note", "the token is shown only now; line is for --token-file"));
-  return context.PrintLines({token, line}, Json().Text("token", token).Text("line", line)) ? kExitOk : kExitInternal;
+               Json{{"note", "the token is shown only now; line is for --token-file"}});
+  return context.PrintLines({token, line}, Json{{"token", token}, {"line", line}}) ? kExitOk : kExitInternal;
 }
 
 void AddPolicy(CLI::App& app, Context& context) {

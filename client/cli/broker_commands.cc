@@ -7,10 +7,12 @@
 #include <distlock/admin.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <optional>
 
 #include "commands.h"
 #include "explain.h"
+#include "healthz.h"
 #include "lock_flags.h"
 #include "other_reading.h"
 #include "printable.h"
@@ -102,52 +104,45 @@ Json NodeAsJson(const StoreNode& node) {
   std::vector<Json> replicas;
   for (const StoreReplica& replica : node.replicas) {
     replicas.push_back(
-        Json().Text("address", replica.address).Flag("online", replica.online).Number("lag_ms", InMillis(replica.lag)));
+        Json{{"address", replica.address}, {"online", replica.online}, {"lag_ms", InMillis(replica.lag)}});
   }
-  Json json = Json()
-                  .Text("address", node.address)
-                  .Text("state", node.state == StoreNodeState::kHeldOff ? "held_off" : WordOf(node.state))
-                  .Text("problem", node.problem)
-                  .Text("refusal", node.refusal)
-                  .Text("role", node.role)
-                  .Text("version", node.version)
-                  .Text("identity", node.identity)
-                  .Number("epoch", node.epoch)
-                  .Text("guard", node.guard);
-  if (node.hold_off_left) {
-    json.Number("hold_off_left_ms", InMillis(*node.hold_off_left));
-  } else {
-    json.Null("hold_off_left_ms");
-  }
-  json.List("replicas", replicas).Number("primary_changes", node.primary_changes);
+  Json json{
+      {"address", node.address},   {"state", node.state == StoreNodeState::kHeldOff ? "held_off" : WordOf(node.state)},
+      {"problem", node.problem},   {"refusal", node.refusal},
+      {"role", node.role},         {"version", node.version},
+      {"identity", node.identity}, {"epoch", node.epoch},
+      {"guard", node.guard}};
+  json["hold_off_left_ms"] = node.hold_off_left ? Json(InMillis(*node.hold_off_left)) : nullptr;
+  json["replicas"] = replicas;
+  json["primary_changes"] = node.primary_changes;
   if (!node.independent) return json;
-  json.Flag("counted", node.not_counted.empty()).Text("not_counted", node.not_counted);
-  if (!node.clock_skew) return json.Null("clock_skew_us");
-  const auto skew = std::chrono::duration_cast<std::chrono::microseconds>(*node.clock_skew);
-  return json.Number("clock_skew_us", skew.count());
+  json["counted"] = node.not_counted.empty();
+  json["not_counted"] = node.not_counted;
+  const auto skew = [&] { return std::chrono::duration_cast<std::chrono::microseconds>(*node.clock_skew).count(); };
+  json["clock_skew_us"] = node.clock_skew ? Json(skew()) : nullptr;
+  return json;
 }
 
 Json StatusAsJson(const BrokerStatus& status) {
   std::vector<Json> nodes;
   for (const StoreNode& node : status.store_nodes) nodes.push_back(NodeAsJson(node));
-  return Json()
-      .Text("version", status.version)
-      .Text("broker_id", status.broker_id)
-      .Text("started", FormatTime(status.start_time))
-      .Number("uptime_ms", InMillis(status.uptime))
-      .Texts("listen", status.listen_addresses)
-      .Text("store_url", status.store_url)
-      .Text("store_state", status.store_up ? "up" : "down")
-      .Text("store_problem", status.store_problem)
-      .Text("store_refusal", status.store_refusal)
-      .Flag("draining", status.draining)
-      .Number("sessions", status.streams)
-      .Number("leases", status.leases)
-      .Number("waiters", status.waiters)
-      .Number("shards", status.shards)
-      .Number("validity_ms", InMillis(status.validity))
-      .Number("wait_replicas", status.wait_replicas)
-      .List("store_nodes", nodes);
+  return Json{{"version", status.version},
+              {"broker_id", status.broker_id},
+              {"started", FormatTime(status.start_time)},
+              {"uptime_ms", InMillis(status.uptime)},
+              {"listen", status.listen_addresses},
+              {"store_url", status.store_url},
+              {"store_state", status.store_up ? "up" : "down"},
+              {"store_problem", status.store_problem},
+              {"store_refusal", status.store_refusal},
+              {"draining", status.draining},
+              {"sessions", status.streams},
+              {"leases", status.leases},
+              {"waiters", status.waiters},
+              {"shards", status.shards},
+              {"validity_ms", InMillis(status.validity)},
+              {"wait_replicas", status.wait_replicas},
+              {"store_nodes", nodes}};
 }
 
 // The exit code: kExitUnavailable if no lock is granted.
@@ -158,10 +153,10 @@ int Explain(const Context& context, const BrokerStatus& status) {
   for (const Obstacle& one : ObstaclesOf(status)) {
     grants = grants && !one.stops_all;
     lines.push_back(absl::StrCat(one.what, " ", one.advice));
-    obstacles.push_back(Json().Text("what", one.what).Text("advice", one.advice).Flag("stops_all", one.stops_all));
+    obstacles.push_back(Json{{"what", one.what}, {"advice", one.advice}, {"stops_all", one.stops_all}});
   }
   if (lines.empty()) lines = {"Nothing but their holders keeps locks from being granted; `distlockctl ls` lists them."};
-  if (!context.PrintLines(lines, Json().Flag("grants", grants).List("obstacles", obstacles))) return kExitInternal;
+  if (!context.PrintLines(lines, Json{{"grants", grants}, {"obstacles", obstacles}})) return kExitInternal;
   return grants ? kExitOk : kExitUnavailable;
 }
 
@@ -175,6 +170,27 @@ int Status(const Context& context, bool explain) {
   if (explain) return Explain(context, *status);
   if (!context.PrintLines(StatusAsText(*status), StatusAsJson(*status))) return kExitInternal;
   return status->store_up && status->store_refusal.empty() ? kExitOk : kExitUnavailable;
+}
+
+// Nothing: the failure has been reported.
+std::optional<bool> AnswersCalls(Context context) {
+  if (!context.connect_timeout_given) context.connect_timeout = std::chrono::seconds(2);
+  const auto [client, failed] = Open(context);
+  if (!client) return std::nullopt;
+  const auto status = Admin(*client).Status();
+  // A broker that refuses to tell its state is alive.
+  return status.ok() || ExitCodeOf(status.refusal().reason) == kExitDenied;
+}
+
+int Alive(const Context& context) {
+  const char* const set = std::getenv("DISTLOCK_HTTP");
+  const std::string http = !context.server.empty() ? "" : set == nullptr ? "127.0.0.1:9420" : set;
+  const std::optional<bool> alive = http.empty() ? AnswersCalls(context) : IsHealthy(http);
+  if (!alive) return kExitUnavailable;
+  if (*alive) return context.Print("alive", Json{{"alive", true}}) ? kExitOk : kExitInternal;
+  const std::string asked = http.empty() ? context.Target() : absl::StrCat("http://", http, "/healthz");
+  return context.Fail(
+      OwnFailure("UNAVAILABLE", absl::StrCat("no broker says that it is alive at ", asked), kExitUnavailable));
 }
 
 const char* KindName(StreamKind kind) {
@@ -196,15 +212,14 @@ bool PrintSession(const Context& context, const StreamInfo& session) {
       absl::StrCat(Column(session.session_id, 20), " ", Column(KindName(session.kind), 7), "  ", session.leases,
                    " leases, ", session.waiters, " waiters  since ", since, "  from ", session.peer,
                    session.identity.empty() ? "" : " as ", session.identity, "  ", session.client),
-      Json()
-          .Text("session_id", session.session_id)
-          .Text("kind", KindName(session.kind))
-          .Text("client", session.client)
-          .Text("peer", session.peer)
-          .Text("identity", session.identity)
-          .Text("since", since)
-          .Number("leases", session.leases)
-          .Number("waiters", session.waiters));
+      Json{{"session_id", session.session_id},
+           {"kind", KindName(session.kind)},
+           {"client", session.client},
+           {"peer", session.peer},
+           {"identity", session.identity},
+           {"since", since},
+           {"leases", session.leases},
+           {"waiters", session.waiters}});
 }
 
 int Sessions(const Context& context) {
@@ -238,11 +253,10 @@ int Drain(const Context& context, const DrainArgs& args) {
   if (!begun.ok()) return context.Fail(FailureFrom(context, begun.refusal()));
   const bool printed = context.Print(
       absl::StrCat("draining broker ", broker_id, ": ", begun->leases, " leases have ", FormatDuration(begun->timeout)),
-      Json()
-          .Text("event", "draining")
-          .Text("broker_id", broker_id)
-          .Number("leases", begun->leases)
-          .Number("timeout_ms", InMillis(begun->timeout)));
+      Json{{"event", "draining"},
+           {"broker_id", broker_id},
+           {"leases", begun->leases},
+           {"timeout_ms", InMillis(begun->timeout)}});
   if (!printed) return kExitInternal;
   if (!args.wait) return kExitOk;
   if (const auto silent = admin.WaitUntilGone(broker_id)) {
@@ -252,8 +266,7 @@ int Drain(const Context& context, const DrainArgs& args) {
                      ", but is still there: it may not have drained yet");
     return context.Fail(failure);
   }
-  return context.Print("drained", Json().Text("event", "drained").Text("broker_id", broker_id)) ? kExitOk
-                                                                                                : kExitInternal;
+  return context.Print("drained", Json{{"event", "drained"}, {"broker_id", broker_id}}) ? kExitOk : kExitInternal;
 }
 
 int ForceRelease(const Context& context, const ForceArgs& args) {
@@ -270,7 +283,7 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
       : only_blocked
           ? absl::StrCat("the block of ", args.lock.Name(), ", which ", before->block->owner, " had left, was ended")
           : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
-  if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
+  if (!context.Print(text, Json{{"event", "force_released"}, {"released", count}})) return kExitInternal;
   if (count == 0) WarnOfOtherReading(context, *client, args.lock);
   return count > 0 ? kExitOk : kExitBusy;
 }
@@ -283,15 +296,27 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
                          "Print the state of the broker and its store; exit code 69 when the store is down or takes no "
                          "writes");
   auto explain = std::make_shared<bool>(false);
-  status->add_flag("--explain", *explain, "Say in words what keeps locks from being granted, and what to do");
+  auto alive = std::make_shared<bool>(false);
+  auto* words =
+      status->add_flag("--explain", *explain, "Say in words what keeps locks from being granted, and what to do")
+          ->option_text(" ");
+  status
+      ->add_flag("--alive", *alive,
+                 "Say only whether the broker is alive, whatever its store does: a container's check of health.\n"
+                 "Asks /healthz at DISTLOCK_HTTP (default 127.0.0.1:9420), or, where that is empty or with\n"
+                 "--server, the broker itself")
+      ->option_text(" ")
+      ->excludes(words);
   AddContextFlags(*status, context);
   status->footer(
       "Examples:\n"
       "  distlockctl status --explain\n"
       "  distlockctl status\n"
+      "  distlockctl status --alive\n"
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
-  status->callback(
-      [&context, explain] { context.command = [&context, explain] { return Status(context, *explain); }; });
+  status->callback([&context, explain, alive] {
+    context.command = [&context, explain, alive] { return *alive ? Alive(context) : Status(context, *explain); };
+  });
 
   auto* sessions =
       app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");

@@ -34,12 +34,11 @@ int CheckToken(const Context& context, const TokenArgs& args) {
   const auto checked = Inspector(*client).CheckToken(args.lock.key, args.token, args.lock.name_space);
   if (!checked.ok()) return context.Fail(FailureFrom(context, checked.refusal()));
   const TokenCheck& answer = *checked;
-  const Json json = Json()
-                        .Text("namespace", args.lock.name_space)
-                        .Text("key", args.lock.key)
-                        .Number("token", args.token)
-                        .Flag("newest", answer.newest)
-                        .Number("newest_token", answer.newest_token);
+  const Json json{{"namespace", args.lock.name_space},
+                  {"key", args.lock.key},
+                  {"token", args.token},
+                  {"newest", answer.newest},
+                  {"newest_token", answer.newest_token}};
   if (!context.Print(AnswerAsText(args, answer), json)) return kExitInternal;
   if (answer.newest_token == 0) WarnOfOtherReading(context, *client, args.lock);
   return answer.newest ? kExitOk : kExitBusy;

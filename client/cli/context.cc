@@ -54,11 +54,11 @@ std::vector<std::string> Context::Targets() const {
 std::string Context::Target() const { return absl::StrJoin(Targets(), ","); }
 
 bool Context::Print(std::string_view text_line, const Json& json_line) const {
-  return PrintText((json ? json_line.Line() : Printable(text_line)) + "\n");
+  return PrintText((json ? Line(json_line) : Printable(text_line)) + "\n");
 }
 
 bool Context::PrintLines(const std::vector<std::string>& text_lines, const Json& json_line) const {
-  if (json) return PrintText(json_line.Line() + "\n");
+  if (json) return PrintText(Line(json_line) + "\n");
   std::string text;
   for (const std::string& line : text_lines) absl::StrAppend(&text, Printable(line), "\n");
   return PrintText(text);
@@ -79,11 +79,11 @@ int Context::Fail(const Failure& of_broker) const {
 }
 
 void Context::Tell(std::string_view text_line, const Json& json_line) const {
-  const std::string line = json ? json_line.Line() : "distlockctl: " + Printable(text_line);
+  const std::string line = json ? Line(json_line) : "distlockctl: " + Printable(text_line);
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-void Context::Warn(std::string_view line) const { Tell(line, Json().Object("warning", Json().Text("message", line))); }
+void Context::Warn(std::string_view line) const { Tell(line, Json{{"warning", Json{{"message", line}}}}); }
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help) {

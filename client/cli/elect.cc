@@ -22,22 +22,23 @@ struct ElectArgs {
   bool leader = false;
 };
 
-Json EventJson(std::string_view event, const LockFlags& lock) {
-  return Json().Text("event", event).Text("namespace", lock.name_space).Text("name", lock.key);
+Json EventJson(std::string_view event, const LockFlags& lock, const Json& more) {
+  Json json{{"event", event}, {"namespace", lock.name_space}, {"name", lock.key}};
+  json.update(more);
+  return json;
 }
 
 bool PrintLeader(const Context& context, const LockFlags& lock, const std::optional<Leader>& leader) {
-  if (!leader) return context.Print("no leader", EventJson("leader", lock).Null("leader"));
+  if (!leader) return context.Print("no leader", EventJson("leader", lock, {{"leader", nullptr}}));
   const std::string since = FormatTime(leader->acquire_time);
-  const Json json = Json()
-                        .Text("value", leader->value)
-                        .Text("owner", leader->owner)
-                        .Text("holder_id", leader->holder_id)
-                        .Number("token", leader->token)
-                        .Text("since", since);
+  const Json json{{"value", leader->value},
+                  {"owner", leader->owner},
+                  {"holder_id", leader->holder_id},
+                  {"token", leader->token},
+                  {"since", since}};
   return context.Print(absl::StrCat("leader ", leader->value.empty() ? "-" : leader->value, "  owner ", leader->owner,
                                     "  token ", leader->token, "  since ", since),
-                       EventJson("leader", lock).Object("leader", json));
+                       EventJson("leader", lock, {{"leader", json}}));
 }
 
 int ShowLeader(const Context& context, const LockFlags& lock) {
@@ -71,11 +72,10 @@ int Observe(const Context& context, const LockFlags& lock) {
 }
 
 bool PrintElected(const Context& context, const ElectArgs& args, const MultiGuard& guard) {
-  return context.Print(absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)),
-                       EventJson("elected", args.lock)
-                           .Text("value", args.value)
-                           .Text("holder_id", guard.part(0).holder_id())
-                           .Number("token", guard.token(0)));
+  return context.Print(
+      absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)),
+      EventJson("elected", args.lock,
+                {{"value", args.value}, {"holder_id", guard.part(0).holder_id()}, {"token", guard.token(0)}}));
 }
 
 bool Leads(const MultiGuard& guard) {
@@ -100,12 +100,12 @@ int Lead(const Context& context, const ElectArgs& args, MultiGuard guard, LockKe
   if (!Leads(guard)) {
     const std::string message = guard.end_message();
     context.Print(absl::StrCat("lost: ", EndReason(guard), message.empty() ? "" : ", ", message),
-                  EventJson("lost", args.lock).Text("reason", EndReason(guard)).Text("message", message));
+                  EventJson("lost", args.lock, {{"reason", EndReason(guard)}, {"message", message}}));
     return kExitLost;
   }
   const ReleaseOutcome outcome = guard.Release();
   const bool printed = context.Print("resigned: " + OutcomeName(outcome),
-                                     EventJson("resigned", args.lock).Text("outcome", OutcomeName(outcome)));
+                                     EventJson("resigned", args.lock, {{"outcome", OutcomeName(outcome)}}));
   if (outcome == ReleaseOutcome::kAlreadyGone) return kExitLost;
   return printed ? exit_code : kExitInternal;
 }

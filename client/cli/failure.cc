@@ -110,17 +110,14 @@ std::string DescribeText(const Failure& failure) {
 }
 
 std::string DescribeJson(const Failure& failure) {
-  Json error;
-  error.Text("reason", failure.reason).Text("message", failure.message).Number("exit_code", failure.exit_code);
-  if (!failure.lost_reason.empty()) error.Text("lost_reason", failure.lost_reason);
-  if (!failure.holder.empty()) error.Text("holder", failure.holder);
-  if (failure.retry_after) error.Number("retry_after_ms", failure.retry_after->count());
-  std::vector<Json> fields;
+  Json error{{"reason", failure.reason}, {"message", failure.message}, {"exit_code", failure.exit_code}};
+  if (!failure.lost_reason.empty()) error["lost_reason"] = failure.lost_reason;
+  if (!failure.holder.empty()) error["holder"] = failure.holder;
+  if (failure.retry_after) error["retry_after_ms"] = failure.retry_after->count();
   for (const auto& [field, problem] : failure.fields) {
-    fields.push_back(Json().Text("field", field).Text("problem", problem));
+    error["fields"].push_back({{"field", field}, {"problem", problem}});
   }
-  if (!fields.empty()) error.List("fields", fields);
-  return Json().Object("error", error).Line() + "\n";
+  return Line(Json{{"error", error}}) + "\n";
 }
 
 }  // namespace distlock::cli

@@ -2,7 +2,6 @@
 #include "flag_words.h"
 
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_replace.h>
 
 #include <algorithm>
 #include <cctype>
@@ -38,15 +37,6 @@ constexpr FlagWord kFlagWords[] = {
     {"reason", "--reason"},
     {"timeout", "--timeout"},
     {"locks", "-k"},
-};
-
-// Words of the broker's messages for which a flag's name alone would not do.
-constexpr FlagWord kPhrases[] = {
-    {"set max_wait to", "give -w to"},
-    {"within max_wait", "within the wait"},
-    {"pass the lease_id of the Grant", "pass the LEASE_ID that acquire printed"},
-    {"at least permits (", "at least --permits ("},
-    {"is for mode PERMIT only", "needs --limit"},
 };
 
 std::string_view FlagOf(std::string_view field) {
@@ -86,21 +76,15 @@ std::string WithoutFieldNames(std::string_view text) {
   return out;
 }
 
-std::string InFlags(std::string_view text) {
-  std::string out(text);
-  for (const auto& [words, better] : kPhrases) absl::StrReplaceAll({{words, better}}, &out);
-  return WithoutFieldNames(out);
-}
-
 }  // namespace
 
 void SpeakOfFlags(Failure& failure) {
-  failure.message = InFlags(failure.message);
+  failure.message = WithoutFieldNames(failure.message);
   if (failure.fields.empty()) return;
   failure.message.clear();
   for (auto& [field, problem] : failure.fields) {
     field = FlagOfPath(field);
-    problem = InFlags(problem);
+    problem = WithoutFieldNames(problem);
     absl::StrAppend(&failure.message, failure.message.empty() ? "" : "; ", field, " ", problem);
   }
 }

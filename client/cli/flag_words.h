@@ -8,8 +8,8 @@
 
 namespace distlock::cli {
 
-// Names flags instead of fields: in the message ("give -w to wait"), and as the names of wrong fields, which then also
-// make up the message, each once. Fields without a flag keep their name.
+// Names flags instead of fields: in the message ("set -w to wait"), and as the names of wrong fields, which then also
+// make up the message, each once. Fields without a flag keep their name. Nothing else of a message is changed.
 void SpeakOfFlags(Failure& failure);
 
 }  // namespace distlock::cli

@@ -179,14 +179,13 @@ std::string QueuedAsText(const LockFlags& lock, const QueuedInfo& queued) {
 Json QueuedEvent(const LockFlags& lock, const QueuedInfo& queued) {
   std::vector<std::string> owners;
   for (const Holder& holder : queued.holders) owners.push_back(holder.owner);
-  return lock.Event("queued").Number("position", queued.position).Texts("holders", owners);
+  return lock.Event("queued", {{"position", queued.position}, {"holders", owners}});
 }
 
 Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard) {
-  return lock.Event("granted")
-      .Text("holder_id", guard.part(0).holder_id())
-      .Number("token", guard.token(0))
-      .Number("waited_ms", std::chrono::duration_cast<Millis>(guard.waited()).count());
+  return lock.Event("granted", {{"holder_id", guard.part(0).holder_id()},
+                                {"token", guard.token(0)},
+                                {"waited_ms", std::chrono::duration_cast<Millis>(guard.waited()).count()}});
 }
 
 std::string EndReason(const MultiGuard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }

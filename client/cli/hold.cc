@@ -30,7 +30,7 @@ class Holding {
   void PrintEvent(const LockEvent& event) {
     if (event.kind == LockEvent::kDraining) {
       Print(absl::StrCat("draining: the broker goes down in ", FormatDuration(event.time_left)),
-            args_.lock.Event("draining").Number("time_left_ms", event.time_left.count()));
+            args_.lock.Event("draining", {{"time_left_ms", event.time_left.count()}}));
       return;
     }
     Print("queued: " + QueuedAsText(args_.lock, event.queued), QueuedEvent(args_.lock, event.queued));
@@ -84,13 +84,13 @@ class Holding {
   int Lost(const MultiGuard& guard) {
     const std::string message = guard.end_message();
     Print(absl::StrCat("lost: ", EndReason(guard), message.empty() ? "" : ", ", message),
-          args_.lock.Event("lost").Text("reason", EndReason(guard)).Text("message", message));
+          args_.lock.Event("lost", {{"reason", EndReason(guard)}, {"message", message}}));
     return kExitLost;
   }
 
   int GiveBack(MultiGuard& guard) {
     const ReleaseOutcome outcome = guard.Release();
-    Print("released: " + OutcomeName(outcome), args_.lock.Event("released").Text("outcome", OutcomeName(outcome)));
+    Print("released: " + OutcomeName(outcome), args_.lock.Event("released", {{"outcome", OutcomeName(outcome)}}));
     if (outcome == ReleaseOutcome::kAlreadyGone) return kExitLost;
     return printing_works_ ? kExitOk : kExitInternal;
   }

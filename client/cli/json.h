@@ -1,37 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes one JSON object on one line, with its members in the order in which they were added: scripts diff and parse
-// the output of `-o json`, so its order must not depend on a hash. Copies the values. One thread.
+// The output of `-o json`: values whose members keep the order in which they were added, because scripts diff them.
 #pragma once
 
-#include <cstdint>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
-#include <vector>
 
 namespace distlock::cli {
 
-class Json {
- public:
-  Json& Text(std::string_view name, std::string_view value);
-  Json& Number(std::string_view name, int64_t value);
-  Json& Flag(std::string_view name, bool value);
-  Json& Null(std::string_view name);
-  Json& Object(std::string_view name, const Json& value);
-  Json& List(std::string_view name, const std::vector<Json>& values);
-  Json& Texts(std::string_view name, const std::vector<std::string>& values);
+using Json = nlohmann::ordered_json;
 
-  // Without a line end.
-  std::string Line() const { return "{" + body_ + "}"; }
-
- private:
-  Json& Raw(std::string_view name, std::string_view value);
-
-  std::string body_;
-};
-
-// The string with its quotes. UTF-8 passes unchanged; other bytes from 0x80 up become U+FFFD.
-std::string QuoteJson(std::string_view value);
+// Without a line end. Bytes that are not UTF-8, which a command line may hold, become U+FFFD.
+inline std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace distlock::cli

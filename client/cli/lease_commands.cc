@@ -40,15 +40,14 @@ std::string LeaseAsEnvironment(const DetachedLease& lease) {
 }
 
 Json LeaseAsJson(const LockFlags& lock, const DetachedLease& lease) {
-  return Json()
-      .Text("namespace", lock.name_space)
-      .Text("key", lock.key)
-      .Text("lease_id", lease.lease_id)
-      .Text("holder_id", lease.holder_id)
-      .Number("token", lease.token)
-      .Number("ttl_ms", InMillis(lease.ttl))
-      .Number("valid_for_ms", InMillis(lease.time_left()))
-      .Number("waited_ms", InMillis(lease.waited));
+  return Json{{"namespace", lock.name_space},
+              {"key", lock.key},
+              {"lease_id", lease.lease_id},
+              {"holder_id", lease.holder_id},
+              {"token", lease.token},
+              {"ttl_ms", InMillis(lease.ttl)},
+              {"valid_for_ms", InMillis(lease.time_left())},
+              {"waited_ms", InMillis(lease.waited)}};
 }
 
 bool WriteAndClose(int fd, const std::string& content) {
@@ -97,7 +96,7 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   const auto lease = locks.Acquire(args.lock.key, args.lock.Options(), ModeOf(args.lock), args.request_id);
   if (!lease.ok()) return FailToTake(context, args.lock, FailureFrom(context, lease.refusal(), patience));
   const std::string text = LeaseAsEnvironment(*lease) + "\n";
-  const std::string json = LeaseAsJson(args.lock, *lease).Line() + "\n";
+  const std::string json = Line(LeaseAsJson(args.lock, *lease)) + "\n";
   const bool told =
       args.lease_file.empty() ? context.PrintText(context.json ? json : text) : WriteSecretFile(args.lease_file, text);
   if (told) return kExitOk;
@@ -133,11 +132,9 @@ int Renew(const Context& context, const LeaseArgs& args) {
   const auto renewed = DetachedLocks(*client).Renew(lease_id);
   if (!renewed.ok()) return context.Fail(FailureFrom(context, renewed.refusal()));
   const Duration left = DetachedLease{.valid_until = renewed->valid_until}.time_left();
-  const bool printed = context.Print(absl::StrCat("renewed, valid for ", FormatDuration(left)),
-                                     Json()
-                                         .Text("outcome", "renewed")
-                                         .Number("valid_for_ms", InMillis(left))
-                                         .Number("ttl_ms", InMillis(renewed->ttl)));
+  const bool printed =
+      context.Print(absl::StrCat("renewed, valid for ", FormatDuration(left)),
+                    Json{{"outcome", "renewed"}, {"valid_for_ms", InMillis(left)}, {"ttl_ms", InMillis(renewed->ttl)}});
   return printed ? kExitOk : kExitInternal;
 }
 
@@ -149,7 +146,7 @@ int Downgrade(const Context& context, const LeaseArgs& args) {
   if (const auto refusal = DetachedLocks(*client).Downgrade(lease_id)) {
     return context.Fail(FailureFrom(context, *refusal));
   }
-  return context.Print("downgraded", Json().Text("outcome", "downgraded")) ? kExitOk : kExitInternal;
+  return context.Print("downgraded", Json{{"outcome", "downgraded"}}) ? kExitOk : kExitInternal;
 }
 
 int Release(const Context& context, const LeaseArgs& args) {
@@ -167,7 +164,7 @@ int Release(const Context& context, const LeaseArgs& args) {
     return context.Fail(failure);
   }
   const std::string outcome = absl::AsciiStrToLower(std::string(Name(*released)));
-  return context.Print(outcome, Json().Text("outcome", outcome)) ? kExitOk : kExitInternal;
+  return context.Print(outcome, Json{{"outcome", outcome}}) ? kExitOk : kExitInternal;
 }
 
 void AddAcquire(CLI::App& app, Context& context) {

@@ -220,11 +220,11 @@ std::string LockFlags::Name() const {
   return absl::StrCat(prefix, absl::StrJoin(Keys(), absl::StrCat(", ", prefix)));
 }
 
-Json LockFlags::Event(std::string_view event) const {
+Json LockFlags::Event(std::string_view event, const Json& more) const {
   const std::vector<std::string> keys = Keys();
-  Json json;
-  json.Text("event", event).Text("namespace", name_space).Text("key", keys.front());
-  if (keys.size() > 1) json.Texts("keys", keys);
+  Json json{{"event", event}, {"namespace", name_space}, {"key", keys.front()}};
+  if (keys.size() > 1) json["keys"] = keys;
+  json.update(more);
   return json;
 }
 

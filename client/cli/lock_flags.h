@@ -52,7 +52,7 @@ struct LockFlags {
   // For messages: "default:deploy"; several keys: "default:deploy, default:database".
   std::string Name() const;
   // {"event":...} about the lock, with `keys` when there are several.
-  Json Event(std::string_view event) const;
+  Json Event(std::string_view event, const Json& more = Json::object()) const;
 };
 
 // `flags` must outlive the parsing of `command`.

@@ -21,17 +21,9 @@ std::string ShareAsText(LockMode mode, int64_t permits) {
   return absl::StrCat(permits, permits == 1 ? " permit" : " permits");
 }
 
-Json MetadataAsJson(const std::map<std::string, std::string>& metadata) {
-  Json json;
-  for (const auto& [name, value] : metadata) {
-    json.Text(name, value);
-  }
-  return json;
-}
-
 // Adds nothing when the broker does not know the time, since scripts could not parse an empty one.
 void AddSince(Json& json, Time since) {
-  if (const std::string time = FormatTime(since); !time.empty()) json.Text("since", time);
+  if (const std::string time = FormatTime(since); !time.empty()) json["since"] = time;
 }
 
 std::string SinceAsText(Time since) {
@@ -40,44 +32,40 @@ std::string SinceAsText(Time since) {
 }
 
 Json HolderAsJson(const Holder& holder) {
-  Json json;
-  json.Text("holder_id", holder.holder_id)
-      .Text("owner", holder.owner)
-      .Object("metadata", MetadataAsJson(holder.metadata))
-      .Text("mode", ModeName(holder.mode))
-      .Number("permits", holder.permits)
-      .Number("token", holder.fencing_token);
+  Json json{{"holder_id", holder.holder_id}, {"owner", holder.owner},     {"metadata", holder.metadata},
+            {"mode", ModeName(holder.mode)}, {"permits", holder.permits}, {"token", holder.fencing_token}};
   AddSince(json, holder.acquire_time);
-  return json.Number("limit", holder.limit)
-      .Number("held_for_ms", InMillis(holder.held_for))
-      .Flag("detached", holder.detached)
-      .Number("time_left_ms", InMillis(holder.time_left))
-      .Number("ttl_ms", InMillis(holder.ttl))
-      .Text("broker_id", holder.broker_id);
+  json["limit"] = holder.limit;
+  json["held_for_ms"] = InMillis(holder.held_for);
+  json["detached"] = holder.detached;
+  json["time_left_ms"] = InMillis(holder.time_left);
+  json["ttl_ms"] = InMillis(holder.ttl);
+  json["broker_id"] = holder.broker_id;
+  return json;
 }
 
-void AddBlock(Json& json, const LockInfo& lock) {
-  if (!lock.block) return void(json.Null("block"));
-  Json block;
-  block.Text("owner", lock.block->owner);
+// null: there is none.
+Json BlockAsJson(const LockInfo& lock) {
+  if (!lock.block) return nullptr;
+  Json block{{"owner", lock.block->owner}};
   AddSince(block, lock.block->start_time);
-  block.Number("time_left_ms", InMillis(lock.block->time_left));
+  block["time_left_ms"] = InMillis(lock.block->time_left);
   if (lock.block->min_hold > Duration::zero()) {
-    block.Number("min_hold_ms", InMillis(lock.block->min_hold));
-    if (const std::string time = FormatTime(lock.block->acquire_time); !time.empty()) block.Text("granted", time);
+    block["min_hold_ms"] = InMillis(lock.block->min_hold);
+    if (const std::string time = FormatTime(lock.block->acquire_time); !time.empty()) block["granted"] = time;
   }
-  json.Object("block", block);
+  return block;
 }
 
 Json WaiterAsJson(const Waiter& waiter) {
-  Json json;
-  json.Text("waiter_id", waiter.waiter_id)
-      .Text("owner", waiter.owner)
-      .Object("metadata", MetadataAsJson(waiter.metadata))
-      .Text("mode", ModeName(waiter.mode))
-      .Number("permits", waiter.permits);
+  Json json{{"waiter_id", waiter.waiter_id},
+            {"owner", waiter.owner},
+            {"metadata", waiter.metadata},
+            {"mode", ModeName(waiter.mode)},
+            {"permits", waiter.permits}};
   AddSince(json, waiter.start_time.value_or(Time()));
-  return json.Text("broker_id", waiter.broker_id);
+  json["broker_id"] = waiter.broker_id;
+  return json;
 }
 
 int UnlistedHolders(const LockInfo& lock) { return lock.holder_count - static_cast<int>(lock.holders.size()); }
@@ -151,23 +139,22 @@ std::string ShareOf(const LockInfo& lock) {
 }
 
 Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json) {
-  std::vector<Json> holders;
-  for (const Holder& holder : lock.holders) holders.push_back(HolderAsJson(holder));
-  json.Text("namespace", lock.lock_namespace)
-      .Text("key", lock.key)
-      .Number("token", lock.fencing_token)
-      .Number("queue_length", lock.queue_length)
-      .Number("holder_count", lock.holder_count);
+  json.update({{"namespace", lock.lock_namespace},
+               {"key", lock.key},
+               {"token", lock.fencing_token},
+               {"queue_length", lock.queue_length},
+               {"holder_count", lock.holder_count}});
   const auto permits = PermitsOf(lock);
-  permits ? json.Number("limit", permits->limit) : json.Null("limit");
-  permits && permits->free ? json.Number("free", *permits->free) : json.Null("free");
-  AddBlock(json, lock);
-  if (lock.hold_off) json.Number("hold_off_ms", InMillis(*lock.hold_off));
-  json.List("holders", holders);
+  json["limit"] = permits ? Json(permits->limit) : nullptr;
+  json["free"] = permits && permits->free ? Json(*permits->free) : nullptr;
+  json["block"] = BlockAsJson(lock);
+  if (lock.hold_off) json["hold_off_ms"] = InMillis(*lock.hold_off);
+  Json& holders = json["holders"] = Json::array();
+  for (const Holder& holder : lock.holders) holders.push_back(HolderAsJson(holder));
   if (!with_waiters) return json;
-  std::vector<Json> waiters;
+  Json& waiters = json["waiters"] = Json::array();
   for (const Waiter& waiter : lock.waiters) waiters.push_back(WaiterAsJson(waiter));
-  return json.List("waiters", waiters);
+  return json;
 }
 
 std::vector<std::string> LockAsText(const LockInfo& lock) {

@@ -31,7 +31,7 @@ std::optional<Permits> PermitsOf(const LockInfo& lock);
 std::string ShareOf(const LockInfo& lock);
 
 // Appends to `json`.
-Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json = {});
+Json LockAsJson(const LockInfo& lock, bool with_waiters, Json json = Json::object());
 
 // A line for the lock, then one for each holder, the block, and each waiter.
 std::vector<std::string> LockAsText(const LockInfo& lock);

@@ -81,7 +81,7 @@ void Supervisor::WaitForEvent() {
   while (const auto event = keeper_.TakeEvent()) {
     if (event->kind == LockEvent::kDraining) {
       plan_.Say(absl::StrCat("the broker goes down in ", FormatDuration(event->time_left)),
-                plan_.lock->Event("draining").Number("time_left_ms", event->time_left.count()));
+                plan_.lock->Event("draining", {{"time_left_ms", event->time_left.count()}}));
     }
   }
 }

@@ -33,7 +33,7 @@ int RunHolding(const Context& context, const UnderLock& what, MultiGuard guard, 
   watchdog.Disarm();
   if (exit_code == kExitLost && guard.end_cause() != EndCause::kNotEnded) return exit_code;
   const ReleaseOutcome outcome = guard.Release();
-  what.plan.Say("release: " + OutcomeName(outcome), what.lock.Event("released").Text("outcome", OutcomeName(outcome)));
+  what.plan.Say("release: " + OutcomeName(outcome), what.lock.Event("released", {{"outcome", OutcomeName(outcome)}}));
   // The lock had ended in the store before this process noticed: the last part of the command ran without it.
   if (outcome == ReleaseOutcome::kAlreadyGone) {
     return context.Fail(OwnFailure("LEASE_LOST", "the lock was gone before it was released", kExitLost));

@@ -42,7 +42,7 @@ std::string TimeOfChange(const LockInfo& lock) {
 
 bool PrintChange(const Context& context, const LockInfo& lock) {
   const std::string time = TimeOfChange(lock);
-  return context.Print(ChangeAsText(lock, time), LockAsJson(lock, true, Json().Text("time", time)));
+  return context.Print(ChangeAsText(lock, time), LockAsJson(lock, true, Json{{"time", time}}));
 }
 
 // The last line of each lock. A watch that had to connect anew is told the present state again, and prints only the
@@ -53,7 +53,7 @@ class Printed {
     LockInfo timeless = lock;
     for (Holder& holder : timeless.holders) holder.time_left = holder.held_for = {};
     if (timeless.block) timeless.block->time_left = {};
-    std::string now = LockAsJson(timeless, true).Line();
+    std::string now = Line(LockAsJson(timeless, true));
     std::string& last = last_[{lock.lock_namespace, lock.key}];
     if (last == now) return false;
     last = std::move(now);

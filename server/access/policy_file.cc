@@ -27,6 +27,7 @@ class Reader {
   explicit Reader(std::string_view file) : source_(file) {}
 
   Policy Read(const YAML::Node& root) {
+    if (root.IsNull()) source_.Fail(root, "is empty; write version: 1 and rules");
     source_.Fields(root, {"version", "trust_domains", "groups", "rules", "limits"});
     const YAML::Node version = root["version"];
     if (!version) source_.Fail(root, "has no version; write version: 1");

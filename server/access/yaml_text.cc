@@ -28,7 +28,7 @@ std::string_view WithoutContent(std::string_view message) { return message.subst
 
 struct TooDeep : std::exception {};
 
-// Counts documents, and refuses what is nested deeper than any policy, before the library builds a tree of it.
+// Counts documents, and refuses what is nested deeper than any file of ours, before the library builds a tree of it.
 class Shape final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -100,8 +100,9 @@ absl::StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view file
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);
     Shape shape;
-    if (!parser.HandleNextDocument(shape)) return bad({}, "is empty; write version: 1 and rules");
-    if (parser.HandleNextDocument(shape)) return bad({}, "holds more than one YAML document; keep one");
+    if (parser.HandleNextDocument(shape) && parser.HandleNextDocument(shape)) {
+      return bad({}, "holds more than one YAML document; keep one");
+    }
     return YAML::Load(std::string(text));
   } catch (const TooDeep&) {
     return bad({}, "is nested too deeply");

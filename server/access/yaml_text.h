@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads YAML with errors that name file, line and column, and show nothing of what stands there. Private to this room;
-// any thread.
+// Reads YAML with errors that name file, line and column, and show nothing of what stands there. Any thread.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -40,7 +39,7 @@ class YamlText {
   const std::string_view file_;
 };
 
-// The one document of `text`; InvalidArgument when it is not YAML or has several.
+// The one document of `text`, a null when there is none; InvalidArgument when it is not YAML or has several.
 absl::StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view file);
 
 // `read` may throw YamlError.

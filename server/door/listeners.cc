@@ -20,6 +20,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "door/address.h"
 #include "door/peers.h"
 #include "text/unix_address.h"
 
@@ -31,7 +32,7 @@ constexpr int kBacklog = 1024;
 // larger buffer is more work for it at one stroke.
 constexpr int kReceiveBytes = 128 << 10;
 constexpr int kFirstInherited = 3;  // as sd_listen_fds(3) has it
-constexpr char kOtherProcess[] = "; another process has this port: stop it, or choose another --listen";
+constexpr char kOtherProcess[] = "; another process has this port: stop it, or choose another address";
 
 absl::Status CannotListen(const std::string& address, const std::string& why) {
   return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", why));
@@ -96,7 +97,7 @@ absl::Status BindUnix(const std::string& address, std::vector<Listener>& into) {
     if (bind(listener.fd.get(), reinterpret_cast<const sockaddr*>(&where), sizeof(where)) != 0) {
       return CannotListen(
           address, absl::StrCat(strerror(errno), errno == EADDRINUSE ? "; another process took it just now; try again"
-                                                                     : "; choose another --listen"));
+                                                                     : "; choose another address"));
     }
   }
   if (absl::Status set = SetOwner(address, wanted); !set.ok()) return set;
@@ -111,24 +112,12 @@ absl::Status BindUnix(const std::string& address, std::vector<Listener>& into) {
   return absl::OkStatus();
 }
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-std::optional<HostPort> SplitHostPort(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == address.npos) return std::nullopt;
-  std::string host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return HostPort{std::move(host), address.substr(colon + 1)};
-}
-
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<Addresses> Resolve(const std::string& address) {
-  const auto parts = SplitHostPort(address);
-  if (!parts) return CannotListen(address, "write host:port, [ipv6]:port or unix:///path");
+  const auto parts = ParseHostPort(address);
+  if (!parts.ok()) return CannotListen(address, absl::StrCat("it ", parts.status().message()));
+  const std::string port = absl::StrCat(parts->port);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -136,8 +125,8 @@ absl::StatusOr<Addresses> Resolve(const std::string& address) {
   addrinfo* found = nullptr;
   // Everything, in both families: as one socket where the system can.
   const bool any = parts->host == "0.0.0.0" || parts->host == "::";
-  int failed = getaddrinfo(any ? "::" : parts->host.c_str(), parts->port.c_str(), &hints, &found);
-  if (failed != 0 && any) failed = getaddrinfo("0.0.0.0", parts->port.c_str(), &hints, &found);
+  int failed = getaddrinfo(any ? "::" : parts->host.c_str(), port.c_str(), &hints, &found);
+  if (failed != 0 && any) failed = getaddrinfo("0.0.0.0", port.c_str(), &hints, &found);
   if (failed != 0) return CannotListen(address, gai_strerror(failed));
   return Addresses(found, freeaddrinfo);
 }
@@ -226,8 +215,8 @@ bool Serves(const Fd& socket, const std::string& address) {
   const auto found = Resolve(address);
   if (!found.ok()) return false;
   const auto any_v4 = [&] {
-    const auto parts = SplitHostPort(address);
-    return parts && parts->host == "0.0.0.0" && AddressText(bound) == absl::StrCat("ipv4:0.0.0.0:", parts->port);
+    const auto parts = ParseHostPort(address);
+    return parts.ok() && parts->host == "0.0.0.0" && AddressText(bound) == absl::StrCat("ipv4:0.0.0.0:", parts->port);
   };
   for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
     if (IsSame(bound, *at)) return true;
@@ -271,7 +260,7 @@ absl::Status ClaimUnixSocket(const std::string& path, bool* made_folder) {
   const bool made = std::filesystem::create_directories(folder, error);
   if (error) {
     return CannotListen(address, absl::StrCat("cannot make its folder ", folder.string(), ": ", error.message(),
-                                              "; make it, or choose another --listen"));
+                                              "; make it, or choose another address"));
   }
   if (made_folder != nullptr) *made_folder = made;
   sockaddr_un where{};
@@ -285,7 +274,7 @@ absl::Status ClaimUnixSocket(const std::string& path, bool* made_folder) {
   const Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool connected = connect(probe.get(), reinterpret_cast<const sockaddr*>(&where), sizeof(where)) == 0;
   if (connected || errno == EAGAIN) {  // EAGAIN: its queue is full
-    return CannotListen(address, "another process is listening there; stop it, or choose another --listen");
+    return CannotListen(address, "another process is listening there; stop it, or choose another address");
   }
   if (errno != ECONNREFUSED && errno != ENOENT) return CannotListen(address, strerror(errno));
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
@@ -342,6 +331,13 @@ absl::StatusOr<std::vector<Listener>> OpenListeners(const std::vector<std::strin
                      " (LISTEN_FDS), which no --listen names: add that --listen, or take it out of the .socket unit")));
   }
   return listeners;
+}
+
+absl::StatusOr<Listener> OpenListener(const std::string& address) {
+  auto opened = OpenListeners({address}, {});
+  if (!opened.ok()) return opened.status();
+  if (opened->size() == 1) return std::move(opened->front());
+  return CannotListen(address, "the name stands for several addresses; give one of them");
 }
 
 void CloseListener(Listener& listener) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sockets that the door listens on: bound here, or inherited from systemd (LISTEN_FDS). Errors are
-// FailedPrecondition in one line that names the address and what to do. Called at start, by one thread; then the
-// door's.
+// The sockets that the broker listens on: bound here, or inherited from systemd (LISTEN_FDS). Errors are
+// FailedPrecondition in one line that names the address and what to do. Called at start, by one thread; then whose
+// they are.
 #pragma once
 
 #include <sys/stat.h>
@@ -58,6 +58,9 @@ std::vector<int> InheritedSockets();
 // bound to, and is closed with it; one that no address names is an error, because nobody has checked who may reach it.
 absl::StatusOr<std::vector<Listener>> OpenListeners(const std::vector<std::string>& addresses,
                                                     const std::vector<int>& inherited_sockets);
+
+// Listens on one socket, for a server that can have no more. An error: the address is a name for several.
+absl::StatusOr<Listener> OpenListener(const std::string& address);
 
 // Closes it, and removes its file.
 void CloseListener(Listener& listener);

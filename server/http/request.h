@@ -3,27 +3,21 @@
 // What came over HTTP, and what is answered. Values; any thread.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "door/visitor.h"
+
 namespace distlock::http {
 
-// The process at the other end of a unix socket, as the kernel names it.
-struct UnixUser {
-  uint32_t uid = 0;
-  uint32_t gid = 0;
-  std::vector<uint32_t> groups;  // supplementary
-};
-
 struct Peer {
-  std::string address;           // "ipv4:127.0.0.1:4242", "ipv6:[::1]:4242" or "unix:", as gRPC writes them
-  bool is_loopback = false;      // also of a unix socket: what is sent stays on this machine
-  std::optional<UnixUser> user;  // of a unix socket
-  std::string counts_as;         // who counts as one with it, as peer/names.h says
+  std::string address;                    // "ipv4:127.0.0.1:4242", "ipv6:[::1]:4242" or "unix:", as gRPC writes them
+  bool is_loopback = false;               // also of a unix socket: what is sent stays on this machine
+  std::optional<door::Credentials> user;  // of a unix socket
+  std::string counts_as;                  // who counts as one with it, as peer/names.h says
 };
 
 struct Request {

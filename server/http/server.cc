@@ -2,7 +2,6 @@
 #include "http/server.h"
 
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,9 +13,11 @@
 #include <optional>
 #include <utility>
 
+#include "door/address.h"
+#include "door/listeners.h"
+#include "door/peers.h"
 #include "http/connections.h"
 #include "http/host.h"
-#include "http/listen.h"
 #include "peer/names.h"
 #include "text/text.h"
 
@@ -32,41 +33,19 @@ constexpr std::chrono::milliseconds kStopPatience{500};
 // One in each server's request: freed when MHD says that the request is over.
 using Held = std::shared_ptr<Exchange>;
 
-UnixUser UserOf(int fd) {
-  UnixUser user;
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return {peer::kOverflowUid, peer::kOverflowUid, {}};
-  }
-  user.uid = credentials.uid;
-  user.gid = credentials.gid;
-  std::array<gid_t, 256> groups;
-  size = sizeof(groups);
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) == 0) {
-    user.groups.assign(groups.begin(), groups.begin() + size / sizeof(gid_t));
-  }
-  return user;
-}
-
 Peer PeerOfSocket(int fd) {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) {
     return {.address = "unknown", .user = {}, .counts_as = "unknown"};
   }
-  const bool v4_loopback =
-      from.ss_family == AF_INET && (ntohl(reinterpret_cast<const sockaddr_in*>(&from)->sin_addr.s_addr) >> 24) == 127;
-  const bool v6_loopback =
-      from.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr) != 0;
-  if (from.ss_family == AF_INET || from.ss_family == AF_INET6) {
-    return {.address = peer::AddressText(from),
-            .is_loopback = v4_loopback || v6_loopback,
-            .user = {},
-            .counts_as = peer::PeerText(from)};
+  if (const std::string address = peer::AddressText(from); !address.empty()) {
+    const bool is_loopback = address.starts_with("ipv4:127.") || address.starts_with("ipv6:[::1]:");
+    return {.address = address, .is_loopback = is_loopback, .user = {}, .counts_as = peer::PeerText(from)};
   }
-  const UnixUser user = UserOf(fd);
-  return {.address = "unix:", .is_loopback = true, .user = user, .counts_as = peer::PeerText(user.uid)};
+  const auto user = door::CredentialsOf(fd);
+  const uid_t uid = user ? user->uid : peer::kOverflowUid;
+  return {.address = "unix:", .is_loopback = true, .user = user, .counts_as = peer::PeerText(uid)};
 }
 
 MHD_Result AddHeader(void* into, MHD_ValueKind, const char* key, const char* value) {
@@ -108,7 +87,7 @@ ConnectionLimits LimitsOf(const ServerOptions& options) {
 }  // namespace
 
 struct Server::Impl {
-  Impl(const ServerOptions& options, Handler handle, ListeningSocket&& listening)
+  Impl(const ServerOptions& options, Handler handle, door::Listener&& listening)
       : handler(std::move(handle)),
         max_body_bytes(options.max_body_bytes),
         send_seconds(options.send_seconds),
@@ -117,6 +96,9 @@ struct Server::Impl {
         error(options.error),
         socket(std::move(listening)),
         connections(limits, options.request_time, options.idle_time) {}
+  ~Impl() { door::CloseListener(socket); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   static void* OnUri(void* cls, const char* uri, MHD_Connection* connection);
   static MHD_Result OnRequest(void* cls, MHD_Connection* connection, const char* url, const char* method,
@@ -150,7 +132,7 @@ struct Server::Impl {
   std::atomic<bool> ending = false;
   const ConnectionLimits limits;
   const std::function<Reply(int, const std::string&)> error;
-  ListeningSocket socket;
+  door::Listener socket;
   Connections connections;
   MHD_Daemon* daemon = nullptr;
 };
@@ -301,7 +283,7 @@ void Server::Impl::OnConnection(void* cls, MHD_Connection* connection, void**, M
 MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
   return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, nullptr,
                           nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &KeepMessage, nullptr,
-                          MHD_OPTION_LISTEN_SOCKET, socket.fd(), MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this,
+                          MHD_OPTION_LISTEN_SOCKET, socket.fd.get(), MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this,
                           MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
                           this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
                           static_cast<unsigned>(limits.open) + kDying, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -309,15 +291,20 @@ MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler) {
-  auto socket = ListeningSocket::Open(options.address);
+  // Without a resolver, which may know two addresses by this name.
+  const std::string here = "localhost:";
+  const bool is_localhost = options.address.starts_with(here);
+  auto socket =
+      door::OpenListener(is_localhost ? Cat("127.0.0.1:", options.address.substr(here.size())) : options.address);
   if (!socket.ok()) return socket.status();
   auto impl = std::make_unique<Impl>(options, std::move(handler), *std::move(socket));
   std::string problem;
   start_problem = &problem;
   impl->daemon = impl->StartDaemon(options);
   start_problem = nullptr;
-  if (impl->daemon == nullptr) return absl::FailedPreconditionError(Cat("cannot be served: ", problem));
-  impl->socket.Release();
+  if (impl->daemon == nullptr)
+    return absl::FailedPreconditionError(Cat("cannot serve ", options.address, ": ", problem));
+  impl->socket.fd.Release();
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -331,7 +318,10 @@ Server::~Server() {
 
 void Server::AnnounceEnd() { impl_->ending = true; }
 
-const std::string& Server::address() const { return impl_->socket.address(); }
-int Server::port() const { return impl_->socket.port(); }
+const std::string& Server::address() const { return impl_->socket.address; }
+int Server::port() const {
+  const auto at = door::ParseHostPort(address());
+  return at.ok() ? at->port : 0;
+}
 
 }  // namespace distlock::http

@@ -20,7 +20,7 @@
 namespace distlock::http {
 
 struct ServerOptions {
-  std::string address;  // unix:///path, or host:port with an IP address or "localhost"; port 0: the kernel chooses
+  std::string address;  // unix:///path, or host:port as --listen has it; port 0: the kernel chooses
   // Whose requests are served at a time: in all, and of one peer (an IPv4 address, the /64 of an IPv6 address, a user
   // of a unix socket; 0: half of all). Others are answered with 503.
   unsigned max_connections = 1024;

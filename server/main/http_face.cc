@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<web::Api>> StartHttpFace(const ops::Options& opti
                                .pass = server.OpenInside()});
   if (!face.ok()) {
     const std::string why(face.status().message());
-    return absl::FailedPreconditionError(absl::StrCat("--http-api: ", options.http_api, " ", why));
+    return absl::FailedPreconditionError(absl::StrCat("--http-api: ", why));
   }
   ops::Info("serving HTTP", {{"http_api", (*face)->address()}});
   return face;

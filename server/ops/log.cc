@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/log.h"
 
-#include <spdlog/logger.h>
-#include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
-
 #include <cmath>
+#include <cstdio>
 #include <ctime>
-#include <mutex>
 
 #include "absl/time/clock.h"
 #include "ops/text.h"
@@ -16,8 +12,6 @@ namespace distlock::ops {
 namespace {
 
 constexpr std::string_view kLevelNames[] = {"debug", "info", "warn", "error"};
-constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                       spdlog::level::err};
 
 std::string ValueText(const LogField& field, bool json) {
   return std::visit(
@@ -42,36 +36,8 @@ std::string ValueText(const LogField& field, bool json) {
       field.value);
 }
 
-// The line is formatted before spdlog gets it. spdlog provides levels, sinks, and lines that threads do not mix.
-struct ProcessLog {
-  std::shared_ptr<spdlog::logger> logger;
-  LogFormat format = LogFormat::kText;
-};
-
-std::shared_ptr<const ProcessLog> MakeLog(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink) {
-  if (!sink) sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  auto logger = std::make_shared<spdlog::logger>("distlock", std::move(sink));
-  logger->set_formatter(
-      std::make_unique<spdlog::pattern_formatter>("%v", spdlog::pattern_time_type::utc, std::string("\n")));
-  logger->set_level(kSpdlogLevels[static_cast<int>(level)]);
-  logger->flush_on(spdlog::level::debug);
-  return std::make_shared<const ProcessLog>(ProcessLog{std::move(logger), format});
-}
-
-// Never destroyed: threads may log while the process ends.
-struct Slot {
-  std::mutex mu;
-  std::shared_ptr<const ProcessLog> log = MakeLog(LogLevel::kInfo, LogFormat::kText, nullptr);  // guarded by mu
-};
-Slot& TheSlot() {
-  static Slot& slot = *new Slot;
-  return slot;
-}
-
-std::shared_ptr<const ProcessLog> CurrentLog() {
-  const std::lock_guard lock(TheSlot().mu);
-  return TheSlot().log;
-}
+std::atomic<LogLevel> least_shown = LogLevel::kInfo;
+std::atomic<LogFormat> shown_as = LogFormat::kText;
 
 // Not the wall clock, because a step back would suppress lines.
 int64_t NowNs() {
@@ -97,20 +63,18 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, std
   return line;
 }
 
-void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink) {
-  std::shared_ptr<const ProcessLog> log = MakeLog(level, format, std::move(sink));
-  const std::lock_guard lock(TheSlot().mu);
-  TheSlot().log.swap(log);
+void ConfigureLog(LogLevel level, LogFormat format) {
+  least_shown = level;
+  shown_as = format;
 }
 
-bool LogEnabled(LogLevel level) { return CurrentLog()->logger->should_log(kSpdlogLevels[static_cast<int>(level)]); }
+bool LogEnabled(LogLevel level) { return level >= least_shown; }
 
 void Log(LogLevel level, std::string_view event, LogFields fields) {
-  const std::shared_ptr<const ProcessLog> log = CurrentLog();
-  const auto spdlog_level = kSpdlogLevels[static_cast<int>(level)];
-  if (!log->logger->should_log(spdlog_level)) return;
-  const std::string line = FormatLogLine(log->format, absl::Now(), level, event, fields);
-  log->logger->log(spdlog_level, spdlog::string_view_t(line.data(), line.size()));
+  if (!LogEnabled(level)) return;
+  const std::string line = Cat(FormatLogLine(shown_as, absl::Now(), level, event, fields), "\n");
+  // One call, which holds the stream's lock: lines of threads do not mix.
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 std::optional<uint64_t> LogLimit::Pass() { return Pass(NowNs()); }

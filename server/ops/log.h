@@ -16,7 +16,6 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,13 +23,6 @@
 #include <variant>
 
 #include "absl/time/time.h"
-
-namespace spdlog {
-class logger;
-namespace sinks {
-class sink;
-}
-}  // namespace spdlog
 
 namespace distlock::ops {
 
@@ -62,9 +54,8 @@ using LogFields = std::initializer_list<LogField>;
 // A line without its line end.
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, std::string_view event, LogFields fields);
 
-// Until this is called, the log is text at info level on stderr. Main calls it once the options are known. `sink` is
-// for tests; null means stderr.
-void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink = nullptr);
+// Until this is called, the log is text at info level. Main calls it once the options are known.
+void ConfigureLog(LogLevel level, LogFormat format);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, std::string_view event, LogFields fields);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <iterator>
-#include <sstream>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "access/yaml_text.h"
 #include "distlock/wire/given_file.h"
 #include "distlock/wire/nearest.h"
 #include "ops/option_table.h"
@@ -111,7 +110,7 @@ absl::Status Add(Settings* settings, const OptionRow* row, std::string value, co
   return absl::OkStatus();
 }
 
-// Written here rather than with CLI11: there, `--http=` (empty) swallows the next flag, and its messages name no range.
+// Written here rather than with CLI11, for reasons that README.md names.
 absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
   CommandLine result;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -251,40 +250,15 @@ absl::StatusOr<Settings> ReadRoot(const YAML::Node& root, const std::string& fil
   return settings;
 }
 
-struct AnyDocument final : YAML::EventHandler {
-  void OnDocumentStart(const YAML::Mark&) override {}
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-};
-
-// Not YAML::LoadAll: after a malformed document it adds empty documents until memory is exhausted.
-bool HoldsMore(const std::string& text) {
-  std::istringstream in(text);
-  YAML::Parser parser(in);
-  AnyDocument any;
-  return parser.HandleNextDocument(any) && parser.HandleNextDocument(any);
-}
-
 absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
   const std::string file = Shown(path);
-  try {
-    const wire::GivenFile given = wire::ReadGivenFile(path);
-    if (!given.problem.empty()) {
-      return BadConfig("--config: ", file, " ", given.problem, "; name a file with options that this user may read");
-    }
-    if (HoldsMore(given.text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
-    return ReadRoot(YAML::Load(given.text), file);
-  } catch (const YAML::Exception& e) {
-    // Behind the colon the message repeats what stands in the file.
-    const std::string_view why = std::string_view(e.msg).substr(0, e.msg.find(':'));
-    return BadConfig(file, ":", e.mark.line + 1, ":", e.mark.column + 1, ": is not YAML: ", why);
+  const wire::GivenFile given = wire::ReadGivenFile(path);
+  if (!given.problem.empty()) {
+    return BadConfig("--config: ", file, " ", given.problem, "; name a file with options that this user may read");
   }
+  const absl::StatusOr<YAML::Node> root = access::LoadYaml(given.text, file);
+  if (!root.ok()) return BadConfig(root.status().message());
+  return ReadRoot(*root, file);
 }
 
 absl::Status Apply(const Settings& settings, absl::StatusCode code, Options* options) {

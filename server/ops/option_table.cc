@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "ops/address.h"
+#include "door/address.h"
+#include "text/unix_address.h"
 
 namespace distlock::ops {
 namespace {
@@ -13,14 +14,15 @@ using O = Options;
 using enum OptionGroup;
 
 absl::Status CheckHttp(std::string_view value) {
-  return value.empty() ? absl::OkStatus() : ParseHostPort(value).status();
+  return value.empty() ? absl::OkStatus() : door::ParseHostPort(value).status();
 }
 
 // What comes over HTTP is not encrypted, and a bearer token must not leave the machine so.
 absl::Status CheckHttpApi(std::string_view value) {
-  if (value.empty() || IsUnixAddress(value)) return value.empty() ? absl::OkStatus() : CheckListenAddress(value);
-  const absl::StatusOr<HostPort> parsed = ParseHostPort(value);
-  if (!parsed.ok() || IsLoopback(parsed->host)) return parsed.status();
+  if (value.empty() || text::IsUnixAddress(value))
+    return value.empty() ? absl::OkStatus() : door::CheckListenAddress(value);
+  const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(value);
+  if (!parsed.ok() || door::IsLoopback(parsed->host)) return parsed.status();
   return absl::InvalidArgumentError(
       "is not loopback and would serve locks in plain text: choose 127.0.0.1 or a unix socket, and put a proxy with "
       "TLS "
@@ -71,57 +73,30 @@ absl::Status CheckHoldOff(std::string_view value) {
   return absl::InvalidArgumentError("must be auto, 0, or a duration of at most 25h such as 30s");
 }
 
+constexpr OptionRow Action(std::string_view name, std::string_view help) {
+  return {.name = name, .group = kGeneral, .help = help, .places = OptionPlaces::kNowhereElse};
+}
+
 // The table: name, group, field, default, allowed, help. An option is defined here and nowhere else.
 constexpr OptionRow kTable[] = {
     {"config", kGeneral, &O::config, "", "",
      "YAML file with any of the options below, named as here without the dashes", nullptr, false,
      OptionPlaces::kVariable},
-    {"print-config",
-     kGeneral,
-     {},
-     "",
-     "",
-     "print the values in effect as YAML, passwords masked, and exit",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
-    {"quorum-init",
-     kGeneral,
-     {},
-     "",
-     "",
-     "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
+    Action("print-config", "print the values in effect as YAML, passwords masked, and exit"),
+    Action("quorum-init",
+           "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs"),
     {"store-upgrade", kGeneral, &O::store_upgrade, "0", "0..1000000",
      "when not 0: raise the schema that brokers write in the store to this one, and exit; refused while a broker that "
      "cannot read it may run",
      nullptr, false, OptionPlaces::kNowhere},
-    {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
-    {"help",
-     kGeneral,
-     {},
-     "",
-     "",
-     "print the options that most brokers need, and exit",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
-    {"help-all",
-     kGeneral,
-     {},
-     "",
-     "",
-     "print all options and limits, and exit",
-     nullptr,
-     false,
-     OptionPlaces::kNowhereElse},
+    Action("version", "print the version and exit"),
+    Action("help", "print the options that most brokers need, and exit"),
+    Action("help-all", "print all options and limits, and exit"),
 
     {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
      "where gRPC is served: unix:///path, with ?mode=0660&group=NAME for who may connect, or host:port; may be given "
      "several times",
-     CheckListenAddress},
+     door::CheckListenAddress},
     {"insecure-listen", kServing, &O::insecure_listen, "false", "",
      "allow --listen on addresses that other machines can reach; everybody who reaches them may take and release "
      "locks, in plain text"},
@@ -138,7 +113,7 @@ constexpr OptionRow kTable[] = {
      "where drain, reload and force-release are served: addresses of --listen, or others, which then serve "
      "AdminService alone; may be given several times; empty: the unix "
      "sockets of --listen, and with --policy every address of it, to those whom the policy allows",
-     CheckListenAddress},
+     door::CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
      "gRPC server reflection; auto: only when every --listen is a unix socket, and without --policy and --allow-all"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",
@@ -150,7 +125,10 @@ constexpr OptionRow kTable[] = {
      "20",
      CheckNamespace},
     {"http-api", kServing, &O::http_api, "", "",
-     "where locks are served as JSON over HTTP: unix:///path or a loopback host:port; empty: nowhere", CheckHttpApi},
+     "where locks are served as JSON over HTTP: unix:///path, with ?mode= and &group= as --listen, or a loopback "
+     "host:port; "
+     "empty: nowhere",
+     CheckHttpApi},
     {"http-host", kServing, &O::http_host, "", "",
      "a name of this broker in URLs of --http-api and --http, besides localhost and IP addresses; may be given several "
      "times",

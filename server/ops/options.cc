@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "ops/address.h"
+#include "door/address.h"
 #include "ops/option_table.h"
 #include "ops/text.h"
 #include "text/unix_address.h"
@@ -45,7 +45,7 @@ absl::Status CheckTls(const Options& o) {
   if (!o.tls_client_ca.empty() && !wants_certificates) {
     return Clash("--tls-client-ca has no effect with --tls-client-auth off: remove one of the two");
   }
-  const auto is_unix = [](const std::string& address) { return IsUnixAddress(address); };
+  const auto is_unix = [](const std::string& address) { return text::IsUnixAddress(address); };
   if (std::all_of(o.listen.begin(), o.listen.end(), is_unix) &&
       std::all_of(o.admin_listen.begin(), o.admin_listen.end(), is_unix)) {
     return Clash("--tls-cert has no effect: no --listen is host:port, and unix sockets need no TLS");
@@ -63,15 +63,15 @@ absl::Status CheckAddresses(std::string_view option, const std::vector<std::stri
   std::set<std::string> seen;
   for (const std::string& address : addresses) {
     if (!seen.insert(address).second) return Clash("--", option, ": ", JsonQuoted(address), " is given twice");
-    if (IsUnixAddress(address)) {
+    if (text::IsUnixAddress(address)) {
       if ((text::ParseUnixAddress(address).mode & 0002) == 0 || !o.policy.empty()) continue;
       warnings->push_back(Cat("--", option, ": every user of this machine reaches ", what, " through ",
                               JsonQuoted(address), ": leave the last digit of its mode 0 to keep them out"));
       continue;
     }
-    const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+    const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(address);
     if (!parsed.ok()) return parsed.status();
-    if (IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
+    if (door::IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
     if (!o.insecure_listen) {
       return Clash("--", option, ": ", JsonQuoted(address), " is not loopback and would serve ", what,
                    " in plain text to everybody who reaches it: give --tls-cert, listen on 127.0.0.1 or a unix "
@@ -106,9 +106,9 @@ absl::Status CheckAccess(const Options& o, std::vector<std::string>* warnings) {
     return Clash("--jwt-issuer: ", JsonQuoted(o.jwt_issuer), " holds a |, which no issuer may");
   if (!o.AsksIdentities()) return absl::OkStatus();
   for (const std::string& address : o.listen) {
-    if (IsUnixAddress(address) || !o.tls_cert.empty()) continue;
-    const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
-    if (!parsed.ok() || IsLoopback(parsed->host) || o.allow_all) continue;
+    if (text::IsUnixAddress(address) || !o.tls_cert.empty()) continue;
+    const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(address);
+    if (!parsed.ok() || door::IsLoopback(parsed->host) || o.allow_all) continue;
     return Clash(
         "--policy: ", JsonQuoted(address),
         " is plain text on addresses that other machines reach, where nothing proves who calls: rights need "
@@ -206,9 +206,9 @@ std::vector<std::string> Options::OpenToStrangers() const {
   if (!tls_cert.empty() && ClientAuth() == TlsClientAuth::kRequire) return open;
   for (const auto* addresses : {&listen, &admin_listen}) {
     for (const std::string& address : *addresses) {
-      const absl::StatusOr<HostPort> at = ParseHostPort(address);
+      const absl::StatusOr<door::HostPort> at = door::ParseHostPort(address);
       const bool is_known = std::find(open.begin(), open.end(), address) != open.end();
-      if (!IsUnixAddress(address) && at.ok() && !IsLoopback(at->host) && !is_known) open.push_back(address);
+      if (!text::IsUnixAddress(address) && at.ok() && !door::IsLoopback(at->host) && !is_known) open.push_back(address);
     }
   }
   return open;
@@ -216,20 +216,20 @@ std::vector<std::string> Options::OpenToStrangers() const {
 
 bool Options::IsForOperators(const std::string& address) const {
   // A policy that is enforced says who may, wherever he calls from.
-  if (admin_listen.empty()) return IsUnixAddress(address) || (!policy.empty() && !allow_all);
+  if (admin_listen.empty()) return text::IsUnixAddress(address) || (!policy.empty() && !allow_all);
   return std::find(admin_listen.begin(), admin_listen.end(), address) != admin_listen.end();
 }
 
 bool Options::ReflectionEnabled() const {
   if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
   return !AsksIdentities() &&
-         std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+         std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return text::IsUnixAddress(a); });
 }
 
 bool Options::PageShowsLocks() const {
   if (http_page != AutoOnOff::kAuto) return http_page == AutoOnOff::kOn;
-  const absl::StatusOr<HostPort> at = ParseHostPort(http);
-  return at.ok() && IsLoopback(at->host);
+  const absl::StatusOr<door::HostPort> at = door::ParseHostPort(http);
+  return at.ok() && door::IsLoopback(at->host);
 }
 
 std::map<std::string, absl::Duration> Options::TokenKeeps() const {

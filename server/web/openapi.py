@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes openapi.json, the description of the HTTP face: its paths from routes.h, its types from the .proto files.
+"""Prints openapi.json, the description of the HTTP face: its paths from routes.h, its types from the .proto files.
 
-    server/web/openapi.py            writes openapi.json beside this file
-    server/web/openapi.py --check    fails when that file is not current
+    server/web/openapi.py [--protoc PROGRAM] [--header FILE]
+
+--header writes it into FILE, as a constant for C++, instead.
 """
 import argparse
 import json
@@ -18,7 +19,6 @@ from google.protobuf import descriptor_pb2 as pb
 HERE = pathlib.Path(__file__).resolve().parent
 PROTO = HERE.parents[1] / "proto"
 FILES = ("distlock/v1/lock_service.proto", "distlock/v1/admin_service.proto", "grpc/health/v1/health.proto")
-TARGET = HERE / "openapi.json"
 ROUTE = re.compile(r'\{"(GET|POST)", "([^"]+)", "([^"]+)", "([^"]+)"\}')
 REASON = re.compile(r"\{v1::REFUSAL_REASON_(\w+), (\d+), (?:true|false)\}")
 STREAM = ("A stream of server-sent events: each `data` is one such message on one line. The event `error` is the last; "
@@ -32,9 +32,9 @@ KNOWN = {".google.protobuf.Duration": {"type": "string", "description": "seconds
          ".google.protobuf.Timestamp": {"type": "string", "format": "date-time"}}
 
 
-def described():
+def described(protoc):
     with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc", "-I", PROTO, "--include_imports", "--include_source_info",
+        subprocess.run([protoc, "-I", PROTO, "--include_imports", "--include_source_info",
                         f"--descriptor_set_out={out.name}", *FILES], check=True)
         return pb.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())
 
@@ -162,8 +162,8 @@ def operation(schemas, route, reasons):
     return entry
 
 
-def document():
-    schemas = Schemas(Protos(described()))
+def document(protoc):
+    schemas = Schemas(Protos(described(protoc)))
     routes = ROUTE.findall((HERE / "routes.h").read_text(encoding="utf-8"))
     reasons = REASON.findall((HERE / "answers.h").read_text(encoding="utf-8"))
     paths = {}
@@ -178,19 +178,30 @@ def document():
             "security": [{}, {"bearer": []}]}
 
 
+HEADER = """// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace distlock::web {
+
+inline constexpr std::string_view kOpenApi = R"openapi(%s)openapi";
+
+}  // namespace distlock::web
+"""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="fail when openapi.json is not current")
+    parser.add_argument("--protoc", default="protoc", metavar="PROGRAM")
+    parser.add_argument("--header", type=pathlib.Path, metavar="FILE")
     args = parser.parse_args()
-    text = json.dumps(document(), indent=1, sort_keys=False) + "\n"
-    if not args.check:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{TARGET.name} is not current: run {pathlib.Path(__file__).name}", file=sys.stderr)
-    return 1
+    text = json.dumps(document(args.protoc), indent=1, sort_keys=False) + "\n"
+    if args.header:
+        args.header.write_text(HEADER % text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

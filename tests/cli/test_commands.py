@@ -301,6 +301,14 @@ server    h2:6379, down: connection refused, version 7.2.4, identity 1a2b3c4d
         assert done.returncode == 69
         assert "DOWN: connection refused" in done.stdout
 
+    def test_a_broker_without_store_is_alive(self, ctl, fake):
+        fake.fake.store_up = False
+        assert ctl.json("status", "--alive", "--server", ctl.env["DISTLOCK_SERVER"]) == [{"alive": True}]
+        assert ctl.json("status", "--alive", extra_env={"DISTLOCK_HTTP": ""}) == [{"alive": True}]
+        done = ctl("status", "--alive", extra_env={"DISTLOCK_HTTP": "127.0.0.1:1"})
+        assert done.returncode == 69 and "no broker says that it is alive at http://127.0.0.1:1/healthz" in done.stderr
+        assert ctl("status", "--alive", "--explain").returncode == 64
+
     def test_sessions(self, ctl, broker):
         holders = [ctl.start("hold", key) for key in "ab"]
         assert all(line(holder).startswith("granted") for holder in holders)

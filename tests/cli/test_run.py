@@ -155,7 +155,7 @@ class TestBusy:
         if not broker.real:
             broker.fake.refusal = ("LOCK_HELD", "x is held; retry later, or set max_wait to wait in the queue", [])
         said = ctl("run", "k", "-n", "--", "true").stderr
-        assert "give -w to wait in the queue" in said and "max_wait" not in said
+        assert "set -w to wait in the queue" in said and "max_wait" not in said
 
     def test_a_job_that_waits_for_itself_is_warned(self, ctl, broker):
         inner = f'exec "{ctl.program}" run a -w 100ms "$@" true'

@@ -43,24 +43,23 @@ TEST(Time, IsEmptyWhenItIsNotKnown) {
 }
 
 TEST(JsonLine, EscapesControlCharactersAndQuotes) {
-  EXPECT_EQ(Json().Text("a\"b", "x\ny\\\x01").Line(), R"({"a\"b":"x\ny\\\u0001"})");
-  EXPECT_EQ(Json().Text("k", "schl\xc3\xbcssel").Line(), "{\"k\":\"schl\xc3\xbcssel\"}");
+  EXPECT_EQ(Line(Json{{"a\"b", "x\ny\\\x01"}}), R"({"a\"b":"x\ny\\\u0001"})");
+  EXPECT_EQ(Line(Json{{"k", "schl\xc3\xbcssel"}}), "{\"k\":\"schl\xc3\xbcssel\"}");
 }
 
 TEST(JsonLine, IsUtf8ForAnyInput) {
   const std::string good = "\u00e9\u20ac\U0001f512\U0010ffff";
-  EXPECT_EQ(QuoteJson(good), '"' + good + '"');
+  EXPECT_EQ(Line(good), '"' + good + '"');
   for (const std::string bad : {"\xe9", "\xc3", "\xe2\x82", "\xff", "\x80"}) {
-    const std::string quoted = QuoteJson("a" + bad);
-    EXPECT_EQ(quoted.substr(0, 5), "\"a\xef\xbf\xbd") << testing::PrintToString(bad);
+    EXPECT_EQ(Line("a" + bad), "\"a\xef\xbf\xbd\"") << testing::PrintToString(bad);
   }
-  EXPECT_EQ(QuoteJson("\xe9z"), "\"\xef\xbf\xbdz\"");
-  EXPECT_EQ(QuoteJson("\xed\xa0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"") << "half of a pair";
+  EXPECT_EQ(Line("\xe9z"), "\"\xef\xbf\xbdz\"");
+  EXPECT_EQ(Line("\xed\xa0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"") << "half of a pair";
 }
 
 TEST(JsonLine, KeepsTheOrder) {
-  EXPECT_EQ(Json().Number("z", -1).Flag("a", true).Null("n").Texts("t", {"x", "y"}).List("l", {}).Line(),
-            R"({"z":-1,"a":true,"n":null,"t":["x","y"],"l":[]})");
+  EXPECT_EQ(Line(Json{{"z", -1}, {"a", true}, {"n", nullptr}, {"t", {"x", "y", "z"}}, {"l", Json::array()}}),
+            R"({"z":-1,"a":true,"n":null,"t":["x","y","z"],"l":[]})");
 }
 
 TEST(FailureOf, EachReasonHasItsExitCode) {
@@ -115,9 +114,9 @@ TEST(FailureOf, EachWrongFieldIsKept) {
 TEST(FlagWords, NameFlagsInsteadOfFields) {
   const std::pair<const char*, const char*> kExpected[] = {
       {"k is held; retry later, or set max_wait to wait in the queue",
-       "k is held; retry later, or give -w to wait in the queue"},
+       "k is held; retry later, or set -w to wait in the queue"},
       {"k was not free within max_wait (waited 1s): held by \"a\"",
-       "k was not free within the wait (waited 1s): held by \"a\""},
+       "k was not free within -w (waited 1s): held by \"a\""},
       {"and a request_id keeps its mode", "and a --request-id keeps its mode"},
       {"default:max_wait is held by \"max_wait\"", "default:max_wait is held by \"max_wait\""},
       {"the key and its limit", "the key and its limit"},

@@ -7,7 +7,6 @@ import subprocess
 from charts import REPOSITORY
 from harness import DISTLOCKD
 
-HEALTHCHECK = pathlib.Path(DISTLOCKD).parent / "distlock-healthcheck"
 DISTLOCKCTL = pathlib.Path(os.environ.get("DISTLOCKCTL", pathlib.Path(DISTLOCKD).parent / "distlockctl"))
 
 
@@ -15,7 +14,7 @@ def make(folder, name, *more):
     """The root of an image, made of stripped programs, by the commands of the Dockerfile."""
     root = folder / name
     programs = []
-    for program in (DISTLOCKD, DISTLOCKCTL, HEALTHCHECK):
+    for program in (DISTLOCKD, DISTLOCKCTL):
         stripped = folder / pathlib.Path(program).name
         if not stripped.exists():
             subprocess.run(["strip", "-o", stripped, program], check=True)

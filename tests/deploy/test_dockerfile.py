@@ -82,7 +82,7 @@ def test_what_an_engine_reads(buildah, target):
     config = buildah.config(f"distlock:{target}")
     assert config["User"] == "10001:10001" and config["StopSignal"] == "SIGTERM"
     assert config["Entrypoint"] == ["/usr/local/bin/distlockd"]
-    assert config["Healthcheck"]["Test"] == ["CMD", "/usr/local/bin/distlock-healthcheck"]
+    assert config["Healthcheck"]["Test"] == ["CMD", "/usr/local/bin/distlockctl", "status", "--alive"]
     assert set(config["ExposedPorts"]) == {"7420/tcp", "9420/tcp"}
     label = {name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()}
     assert {name: label[name.lower()] for name in ARGUMENTS} == ARGUMENTS
@@ -97,8 +97,7 @@ def test_nothing_is_in_it_but_what_runs(buildah, target):
     print(f"{target}: {size:.1f} MB")
     assert size <= SIZE_MAX_MB[target]
     programs = {path.name for path in files if path.stat().st_mode & 0o111 and ".so" not in path.name}
-    assert programs == {"distlockd", "distlockctl", "distlock-healthcheck"} | (
-        {"redis-server"} if target == "standalone" else set())
+    assert programs == {"distlockd", "distlockctl"} | ({"redis-server"} if target == "standalone" else set())
     assert (root / "run/distlock").stat().st_uid == 10001
 
 

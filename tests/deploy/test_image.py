@@ -50,7 +50,7 @@ def test_nothing_is_in_it_but_what_runs(request, image):
     root = request.getfixturevalue(image)
     programs = {str(path.relative_to(root)) for path in regular(root)
                 if path.stat().st_mode & 0o111 and ".so" not in path.name}
-    expected = {f"usr/local/bin/{name}" for name in ("distlockd", "distlockctl", "distlock-healthcheck")}
+    expected = {f"usr/local/bin/{name}" for name in ("distlockd", "distlockctl")}
     if image == "standalone":
         expected.add("usr/bin/redis-server")
     assert programs == expected
@@ -134,12 +134,12 @@ chroot=$(command -v chroot)
 in_image="env -i PATH=/usr/local/bin:/usr/bin $chroot --userspec=10001:10001 --groups= $root"
 $in_image distlockd &
 daemon=$!
-until $in_image distlock-healthcheck; do kill -0 $daemon; done
+until $in_image distlockctl status --alive; do kill -0 $daemon; done
 $in_image distlockctl run first -- distlockctl ls
 if $in_image distlockctl run x -- sh -c true 2>/dev/null; then echo 'there is a shell'; exit 1; fi
 kill $daemon
 wait $daemon
-if $in_image distlock-healthcheck; then echo 'a broker that is gone is healthy'; exit 1; fi
+if $in_image distlockctl status --alive; then echo 'a broker that is gone is healthy'; exit 1; fi
 """
     done = subprocess.run(["unshare", "-mpfn", "--kill-child", "sh", "-c", f"ip link set lo up\n{script}", "sh",
                            standalone], capture_output=True, text=True, timeout=120, check=False)

@@ -265,10 +265,10 @@ TEST_F(ServerTest, AUnixSocketNamesItsUser) {
   const auto folder = std::filesystem::temp_directory_path() / ("http-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   const std::string path = folder / "api.sock";
-  Begin({.address = "unix://" + path});
+  Begin({.address = "unix://" + path + "?mode=0606"});
   struct stat found{};
   ASSERT_EQ(stat(path.c_str(), &found), 0);
-  EXPECT_EQ(found.st_mode & 0777U, 0660U);
+  EXPECT_EQ(found.st_mode & 0777U, 0606U);
   const int fd = Ask();
   const auto exchange = NextExchange();
   EXPECT_EQ(exchange->request().peer.address, "unix:");

@@ -227,9 +227,8 @@ TEST_F(HttpTest, APortInUseIsOneClearLine) {
   const std::string address = "127.0.0.1:" + std::to_string(server_->port());
   const absl::StatusOr<std::unique_ptr<HttpServer>> second = HttpServer::Start(address, Handlers());
   ASSERT_FALSE(second.ok());
-  EXPECT_THAT(std::string(second.status().message()),
-              AllOf(StartsWith("--http: \"" + address + "\" cannot be served: "), HasSubstr("Address already in use"),
-                    Not(HasSubstr("\n"))));
+  EXPECT_THAT(std::string(second.status().message()), AllOf(StartsWith("--http: cannot listen on " + address + ": "),
+                                                            HasSubstr("Address already in use"), Not(HasSubstr("\n"))));
 }
 
 TEST_F(HttpTest, AddressesThatCannotBeServedSayWhy) {
@@ -237,8 +236,8 @@ TEST_F(HttpTest, AddressesThatCannotBeServedSayWhy) {
     return std::string(HttpServer::Start(address, Handlers()).status().message());
   };
   EXPECT_THAT(problem("9420"), HasSubstr("has no port"));
-  EXPECT_THAT(problem("192.0.2.1:0"), HasSubstr("cannot be served"));
-  EXPECT_THAT(problem("no.such.host.invalid:0"), HasSubstr("cannot be served"));
+  EXPECT_THAT(problem("192.0.2.1:0"), HasSubstr("cannot listen on"));
+  EXPECT_THAT(problem("no.such.host.invalid:0"), HasSubstr("cannot listen on"));
 }
 
 TEST_F(HttpTest, ItStopsWithConnectionsOpenAndFreesThePort) {

@@ -271,6 +271,7 @@ TEST(OptionSources, WrongFilesExit78AndNameTheLine) {
   EXPECT_THAT(message("shards: [1\n"), HasSubstr("is not YAML"));
   EXPECT_THAT(message("[a]: b\n"), HasSubstr("plain text"));
   EXPECT_THAT(message("shards: 1\n---\nshards: 2\n"), HasSubstr("more than one YAML document"));
+  EXPECT_THAT(message("listen: " + std::string(100, '[')), HasSubstr("is nested too deeply"));
   EXPECT_THAT(Failed({"--config=/"}).message, HasSubstr("is a folder"));
   EXPECT_THAT(Failed({"--config=/nonexistent/x.yaml"}).message, HasSubstr("/nonexistent/x.yaml cannot be read"));
   EXPECT_THAT(Failed({"--config=redis://u:secret@h"}).message, Not(HasSubstr("secret")));

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace distlock::ops {
+namespace distlock::door {
 
 struct HostPort {
   std::string host;  // without the brackets of an IPv6 address
@@ -18,15 +18,10 @@ struct HostPort {
 // `host:port` or `[v6]:port`; the host may not be empty.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view address);
 
-// The form gRPC takes: brackets around an IPv6 host.
-std::string FormatHostPort(const HostPort& address);
-
-bool IsUnixAddress(std::string_view address);
-
 // True for 127.0.0.0/8, ::1 and "localhost". False for a name that a resolver would have to look up.
 bool IsLoopback(std::string_view host);
 
 // Ok for values of --listen: an absolute unix path that fits into a socket address, or host:port.
 absl::Status CheckListenAddress(std::string_view address);
 
-}  // namespace distlock::ops
+}  // namespace distlock::door

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/address.h"
+#include "door/address.h"
 
 #include <sys/un.h>
 
@@ -7,11 +7,14 @@
 #include <charconv>
 
 #include "absl/status/status.h"
-#include "ops/text.h"
+#include "text/text.h"
 #include "text/unix_address.h"
 
-namespace distlock::ops {
+namespace distlock::door {
 namespace {
+
+using text::Cat;
+using text::Contains;
 
 // Messages say what is allowed; the caller puts the name of the option and the value in front.
 absl::Status NoAddress() {
@@ -42,13 +45,6 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view address) {
   return result;
 }
 
-std::string FormatHostPort(const HostPort& address) {
-  return Contains(address.host, ":") ? Cat("[", address.host, "]:", address.port)
-                                     : Cat(address.host, ":", address.port);
-}
-
-bool IsUnixAddress(std::string_view address) { return text::IsUnixAddress(address); }
-
 bool IsLoopback(std::string_view host) {
   if (host == "localhost" || host == "::1") return true;
   // Only digits and dots, because 127.example.org is a name that may resolve to any address.
@@ -56,7 +52,7 @@ bool IsLoopback(std::string_view host) {
 }
 
 absl::Status CheckListenAddress(std::string_view address) {
-  if (!IsUnixAddress(address)) return ParseHostPort(address).status();
+  if (!text::IsUnixAddress(address)) return ParseHostPort(address).status();
   const text::UnixAddress parsed = text::ParseUnixAddress(address);
   if (!parsed.problem.empty()) return absl::InvalidArgumentError(parsed.problem);
   const std::string_view path = parsed.path;
@@ -79,4 +75,4 @@ absl::Status CheckListenAddress(std::string_view address) {
   return absl::OkStatus();
 }
 
-}  // namespace distlock::ops
+}  // namespace distlock::door
