@@ -31,7 +31,7 @@ readonly POLICY_MARK='# written by distlock deploy/install-deps.sh, removed when
 readonly COMPILE=(build-essential ca-certificates ccache cmake dpkg-dev lld ninja-build pkg-config
   protobuf-compiler protobuf-compiler-grpc python3 python3-protobuf)
 readonly LIBRARIES=(libabsl-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-dev libjansson-dev
-  libjemalloc-dev libmicrohttpd-dev libncurses-dev libprotobuf-dev libspdlog-dev libfmt-dev libssl-dev libuv1-dev
+  libjemalloc-dev libmicrohttpd-dev libncurses-dev libprotobuf-dev libssl-dev libuv1-dev
   libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(buildah chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev

@@ -3,8 +3,8 @@
 # Finds all external dependencies once. A project that has built one of the client's by itself keeps it. Rooms link,
 # beside distlock_flags, which carries the warnings: distlock::proto, distlock::lua; gRPC::grpc++,
 # protobuf::libprotobuf, absl::...; PkgConfig::HIREDIS, LIBUV, JEMALLOC, YAMLCPP, CJOSE, JANSSON, MICROHTTPD;
-# OpenSSL::SSL, Threads::Threads, spdlog::spdlog, CLI11::CLI11, prometheus-cpp::core; in tests GTest::gmock,
-# nlohmann_json::nlohmann_json, rapidcheck, benchmark::benchmark, PkgConfig::LUA51.
+# OpenSSL::SSL, Threads::Threads, CLI11::CLI11, prometheus-cpp::core, nlohmann_json::nlohmann_json; in tests
+# GTest::gmock, rapidcheck, benchmark::benchmark, PkgConfig::LUA51.
 find_package(Threads REQUIRED)
 if(NOT TARGET absl::strings)
   find_package(absl REQUIRED CONFIG)
@@ -36,9 +36,12 @@ endif()
 find_package(PkgConfig REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(spdlog REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
+find_package(nlohmann_json REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
+# Debian's own interpreter: its python3-protobuf makes openapi.json, and its python3-grpcio runs the interop tests.
+find_program(Python3_EXECUTABLE python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1)
 # From 1.44 on uv_backend_timeout counts queued watchers, on which server/shard relies.
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
@@ -53,12 +56,8 @@ if(NOT DISTLOCK_SANITIZE)
 endif()
 
 if(DISTLOCK_TESTS)
-  # Debian's own interpreter: its python3-grpcio is what the interop tests import.
-  find_program(Python3_EXECUTABLE python3 PATHS /usr/bin NO_DEFAULT_PATH)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
   find_package(GTest REQUIRED CONFIG)
   find_package(benchmark REQUIRED CONFIG)
-  find_package(nlohmann_json REQUIRED CONFIG)
   find_package(rapidcheck REQUIRED CONFIG)
   pkg_check_modules(LUA51 REQUIRED IMPORTED_TARGET lua5.1)
 endif()

@@ -14,7 +14,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 # What only the broker, the command line and the tests need. The broker finds the rest, such as hiredis, by pkg-config,
 # which gRPC's own package file needs, too.
-NOT_NEEDED = ("spdlog", "CLI11", "prometheus-cpp", "Curses", "GTest", "benchmark", "nlohmann_json",
+NOT_NEEDED = ("CLI11", "prometheus-cpp", "Curses", "GTest", "benchmark", "nlohmann_json",
               "rapidcheck", "Python3")
 
 
