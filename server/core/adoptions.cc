@@ -38,7 +38,7 @@ void Adoptions::Handle(Adopt& in) {
                         "this session has the lock, or waits for it, under the same owner already");
   }
   const Lease* const former = claims_.LeaseOf(in.from);
-  if (former != nullptr && former->listener.session == in.session && former->reentry != nullptr) {
+  if (former != nullptr && former->recipient.session == in.session && former->reentry != nullptr) {
     return RefuseAtOnce(in, RefusalReason::kInvalidArgument, "this session has the lease already, and it is reentrant");
   }
   if (claims_.IsReleasing(in.from, in.token)) {
@@ -173,7 +173,7 @@ void Adoptions::LeaveOpen(const AdoptCall& call) {
 Instant Adoptions::ForgetFormer(const Adopt& in, Duration ttl) {
   Lease* const former = claims_.LeaseOf(in.from);
   if (former == nullptr || former->token != in.token) return core_.now + ttl;
-  const Instant of_others = former->listener.session == in.session ? former->former_believes_until : core_.now + ttl;
+  const Instant of_others = former->recipient.session == in.session ? former->former_believes_until : core_.now + ttl;
   leases_.Move(*former);
   return of_others;
 }
@@ -189,7 +189,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   Lease& lease = *owned;
   lease.name = in.name;
   lease.owner = in.owner;
-  lease.listener = {in.session, holds.front()};
+  lease.recipient = {in.session, holds.front()};
   lease.token = in.token;
   lease.ttl = done.ttl;
   lease.lock_delay = done.lock_delay;

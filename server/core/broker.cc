@@ -42,7 +42,7 @@ void Broker::Handle(const Cancel& in) {
   if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
     core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled});
     if (sessions_.LeaveOne(*lease->second, in.acquire)) return;
-    return leases_.Release(*lease->second, Listener{}, Duration::zero());
+    return leases_.Release(*lease->second, Recipient{}, Duration::zero());
   }
   if (adoptions_.Cancel(in.session, in.acquire)) return;
   if (const auto bundle = session->bundles.find(in.acquire); bundle != session->bundles.end()) {

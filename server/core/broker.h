@@ -12,7 +12,7 @@
 //
 // Thread: one, the shard's. Time must not go backwards between calls.
 // Invariants:
-//  1. A listener gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
+//  1. A recipient gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
 //     and, when a Cancel crossed the grant, Refused(kCancelled).
 //  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise
 //     lasts.

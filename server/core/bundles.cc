@@ -36,7 +36,7 @@ void Bundles::Handle(AcquireAll& in) {
     if (session != nullptr) session->bundles.emplace(part.spec.request, &bundle);
     claims_.AddBundle(part.spec.owner);
   }
-  if (session == nullptr) calls_.emplace(bundle.callers.front().listener.session, &bundle);
+  if (session == nullptr) calls_.emplace(bundle.callers.front().recipient.session, &bundle);
   bundle.serial = core_.NextSerial();
   bundles_.emplace(bundle.serial, std::move(owned));
   core_.store_up&& core_.config.store.takes_many_at_once ? TryAll(bundle) : AskForNext(bundle);
@@ -169,7 +169,7 @@ void Bundles::OnTimer(Bundle& bundle) {
     const LockName& first = bundle.parts.front().spec.name;
     Refused refused = callers_.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
     refused.about = first;
-    DropCaller(bundle, caller.listener.session, &refused);
+    DropCaller(bundle, caller.recipient.session, &refused);
     if (!bundles_.contains(serial)) return;
   }
   core_.now >= bundle.may_run_until ? AskForNext(bundle) : Arm(bundle);
@@ -192,13 +192,13 @@ void Bundles::TellCaller(const Bundle& bundle, const Caller& caller, const Refus
   Refused told = refused;
   told.waited = core_.now - caller.arrived;
   for (const Bundle::Item& part : bundle.parts) {
-    core_.Refuse({caller.listener.session, part.spec.request}, part.spec.name, told);
+    core_.Refuse({caller.recipient.session, part.spec.request}, part.spec.name, told);
   }
 }
 
 void Bundles::DropCaller(Bundle& bundle, SessionId session, const Refused* refused) {
   const auto caller = std::find_if(bundle.callers.begin(), bundle.callers.end(),
-                                   [&](const Caller& one) { return one.listener.session == session; });
+                                   [&](const Caller& one) { return one.recipient.session == session; });
   if (refused != nullptr) TellCaller(bundle, *caller, *refused);
   if (bundle.callers.size() == 1) return End(bundle);
   bundle.callers.erase(caller);
@@ -231,7 +231,7 @@ void Bundles::End(Bundle& bundle, bool keep) {
       } else if (keep && IsTry(owner)) {
         leases_.ReleaseLater(lease, core_.RetryWindow());
       } else {
-        leases_.Release(lease, Listener{}, Duration::zero());
+        leases_.Release(lease, Recipient{}, Duration::zero());
       }
     } else if (Waiter* const waiter = claims_.WaiterOf(owner); waiter != nullptr && waiter->bundle == &bundle) {
       waiter->bundle = nullptr;
@@ -242,8 +242,8 @@ void Bundles::End(Bundle& bundle, bool keep) {
     }
   }
   for (const Caller& caller : bundle.callers) {
-    calls_.erase(caller.listener.session);
-    if (Session* const session = sessions_.Find(caller.listener.session); session != nullptr) {
+    calls_.erase(caller.recipient.session);
+    if (Session* const session = sessions_.Find(caller.recipient.session); session != nullptr) {
       for (const Bundle::Item& part : bundle.parts) session->bundles.erase(part.spec.request);
     }
   }
@@ -287,7 +287,7 @@ size_t Bundles::Check() const {
     DISTLOCK_CHECK(waits == (bundle->op == 0));
     DISTLOCK_CHECK(waits || (core_.IsInFlight(bundle->op, this) && bundle->at != kNever));
     for (const Caller& caller : bundle->callers) {
-      if (bundle->detached) DISTLOCK_CHECK(calls_.at(caller.listener.session) == bundle.get());
+      if (bundle->detached) DISTLOCK_CHECK(calls_.at(caller.recipient.session) == bundle.get());
     }
     deadlines += bundle->at != kNever;
   }
@@ -370,15 +370,15 @@ void Bundles::GrantAll(Bundle& bundle) {
                     .replicas = core_.config.store.replicas};
     Duration waited{};
     for (const Caller& caller : bundle.callers) {
-      const Listener listener{caller.listener.session, part.spec.request};
+      const Recipient recipient{caller.recipient.session, part.spec.request};
       waited = core_.now - caller.arrived;
       granted.waited = core_.Shortened(waited);
       if (bundle.detached) {
         granted.valid_for = core_.Shortened(BelieveUntil(lease) - core_.now);
-        core_.Tell(listener, granted);
+        core_.Tell(recipient, granted);
       } else {
-        lease.listener = listener;
-        sessions_.Give(*sessions_.Find(listener.session), listener.request, lease, granted);
+        lease.recipient = recipient;
+        sessions_.Give(*sessions_.Find(recipient.session), recipient.request, lease, granted);
       }
     }
     core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});

@@ -29,9 +29,9 @@ Refused HeldOff(Duration left, uint32_t queue_length = 0) {
 }  // namespace
 
 void Callers::Handle(Acquire& in) {
-  const Listener listener{in.session, in.request};
+  const Recipient recipient{in.session, in.request};
   const auto refuse = [&](RefusalReason reason, std::string cause) {
-    core_.Refuse(listener, in.name, {.reason = reason, .cause = std::move(cause)});
+    core_.Refuse(recipient, in.name, {.reason = reason, .cause = std::move(cause)});
   };
   if (core_.draining) return refuse(RefusalReason::kDraining, "");
   if (!core_.Supports(in.want)) return refuse(RefusalReason::kNotSupported, kNoPermits);
@@ -61,10 +61,10 @@ void Callers::Handle(Acquire& in) {
     waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
   }
   if (session != nullptr) {
-    session->waiters.emplace(listener.request, &waiter);
+    session->waiters.emplace(recipient.request, &waiter);
     if (!waiter.spec.reentry.empty()) session->reentrant[{waiter.spec.name, waiter.spec.reentry}] = waiter.spec.owner;
   } else {
-    detached_.emplace(listener.session, &waiter);
+    detached_.emplace(recipient.session, &waiter);
   }
   waiters_.Begin(std::move(owned));
 }
@@ -78,7 +78,7 @@ void Callers::EndOtherTry(const Acquire& in) {
 }
 
 Caller Callers::Of(const Acquire& in) const {
-  Caller caller{.listener = {in.session, in.request}, .arrived = core_.now};
+  Caller caller{.recipient = {in.session, in.request}, .arrived = core_.now};
   caller.one_try = in.max_wait && *in.max_wait == Duration::zero();
   if (in.max_wait) caller.deadline = core_.now + (caller.one_try ? core_.config.store_timeout : *in.max_wait);
   return caller;
@@ -115,18 +115,18 @@ void Callers::Join(Waiter& waiter, const Acquire& in) {
 }
 
 void Callers::Unlist(const Waiter& waiter) {
-  for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
+  for (const Caller& caller : waiter.callers) Unlist(waiter, caller.recipient);
   if (waiter.spec.reentry.empty()) return;
   Session* const session = sessions_.Find(waiter.spec.session);
   if (session != nullptr) session->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
 }
 
-// The listener waits for this waiter no longer.
-void Callers::Unlist(const Waiter& waiter, const Listener& listener) {
+// The recipient waits for this waiter no longer.
+void Callers::Unlist(const Waiter& waiter, const Recipient& recipient) {
   if (waiter.spec.detached) {
-    detached_.erase(listener.session);
-  } else if (Session* const session = sessions_.Find(listener.session); session != nullptr) {
-    session->waiters.erase(listener.request);
+    detached_.erase(recipient.session);
+  } else if (Session* const session = sessions_.Find(recipient.session); session != nullptr) {
+    session->waiters.erase(recipient.request);
   }
 }
 
@@ -136,7 +136,7 @@ void Callers::OnStreamEnd(SessionId session) {
   Waiter& waiter = *found->second;
   if (waiter.callers.size() == 1) return waiters_.Withdraw(waiter);
   detached_.erase(found);
-  std::erase_if(waiter.callers, [session](const Caller& caller) { return caller.listener.session == session; });
+  std::erase_if(waiter.callers, [session](const Caller& caller) { return caller.recipient.session == session; });
 }
 
 void Callers::RefuseAllDetached(const Refused& refused) {
@@ -163,10 +163,10 @@ bool Callers::Reenter(Session& session, const Acquire& in) {
   return true;
 }
 
-Listener Callers::ListenerOf(Waiter& waiter) {
-  Listener listener = CallersOf(waiter).front().listener;
-  if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
-  return listener;
+Recipient Callers::RecipientOf(Waiter& waiter) {
+  Recipient recipient = CallersOf(waiter).front().recipient;
+  if (waiter.bundle != nullptr) recipient.request = waiter.spec.request;
+  return recipient;
 }
 
 // Until when a caller waits for a store that gives no answer.
@@ -214,7 +214,7 @@ bool Callers::TurnAway(Waiter& waiter, Over over, Why why) {
     Refused refused = why(caller);
     if (waiter.bundle != nullptr) {
       refused.about = waiter.spec.name;
-      bundles_.DropCaller(*waiter.bundle, caller.listener.session, &refused);
+      bundles_.DropCaller(*waiter.bundle, caller.recipient.session, &refused);
       if (last) return false;
       continue;
     }
@@ -223,7 +223,7 @@ bool Callers::TurnAway(Waiter& waiter, Over over, Why why) {
       waiters_.Withdraw(waiter);
       return false;
     }
-    Unlist(waiter, caller.listener);
+    Unlist(waiter, caller.recipient);
     waiter.callers.erase(waiter.callers.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return true;
@@ -231,7 +231,7 @@ bool Callers::TurnAway(Waiter& waiter, Over over, Why why) {
 
 void Callers::TellRefused(const Waiter& waiter, const Caller& caller, Refused refused) {
   refused.waited = core_.now - caller.arrived;
-  core_.Refuse(caller.listener, waiter.spec.name, std::move(refused));
+  core_.Refuse(caller.recipient, waiter.spec.name, std::move(refused));
 }
 
 void Callers::Refuse(Waiter& waiter, const Refused& refused) {
@@ -277,16 +277,16 @@ void Callers::CheckAll(const Waiter& waiter) const {
   for (const Caller& caller : waiter.callers) {
     DISTLOCK_CHECK(waiter.at <= caller.deadline);
     if (waiter.spec.detached) {
-      DISTLOCK_CHECK(detached_.at(caller.listener.session) == &waiter);
+      DISTLOCK_CHECK(detached_.at(caller.recipient.session) == &waiter);
     } else {
-      DISTLOCK_CHECK(sessions_.Find(caller.listener.session)->waiters.at(caller.listener.request) == &waiter);
+      DISTLOCK_CHECK(sessions_.Find(caller.recipient.session)->waiters.at(caller.recipient.request) == &waiter);
     }
   }
 }
 
 void Callers::Cancel(Waiter& waiter, RequestId request) {
   TurnAway(
-      waiter, [&](const Caller& caller) { return caller.listener.request == request; },
+      waiter, [&](const Caller& caller) { return caller.recipient.request == request; },
       [](const Caller&) { return Refused{.reason = RefusalReason::kCancelled}; });
 }
 

@@ -40,7 +40,7 @@ class Callers final : public Part {
   // Never empty while the waiter exists.
   static std::vector<Caller>& CallersOf(Waiter& waiter);
   // The caller that is told of its place.
-  static Listener ListenerOf(Waiter& waiter);
+  static Recipient RecipientOf(Waiter& waiter);
   // When `caller` is refused if nothing happens before.
   Instant EndOf(const Waiter& waiter, const Caller& caller) const;
 
@@ -69,7 +69,7 @@ class Callers final : public Part {
   bool Reenter(Session& session, const Acquire& in);
   bool JoinRepeat(const Acquire& in);
   void EndOtherTry(const Acquire& in);
-  void Unlist(const Waiter& waiter, const Listener& listener);
+  void Unlist(const Waiter& waiter, const Recipient& recipient);
   Instant Patience(const Waiter& waiter, const Caller& caller) const;
   template <typename Over, typename Why>
   bool TurnAway(Waiter& waiter, Over over, Why why);

@@ -35,7 +35,7 @@ class CoreContext {
 
   // Tells one caller. Nothing happens if `to.session` is 0.
   template <typename T>
-  void Tell(const Listener& to, T event) {
+  void Tell(const Recipient& to, T event) {
     if constexpr (std::is_same_v<T, Refused>) event.reason = NameOf(event.reason);
     if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
   }
@@ -44,7 +44,7 @@ class CoreContext {
     effects_->emplace_back(std::move(fact));
   }
   // Refuses a request about a lock, on record.
-  void Refuse(const Listener& to, const LockName& name, Refused refused) {
+  void Refuse(const Recipient& to, const LockName& name, Refused refused) {
     Note({.kind = FactKind::kRefused, .value = refused.waited, .refusal = refused.reason, .name = name});
     Tell(to, std::move(refused));
   }

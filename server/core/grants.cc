@@ -61,32 +61,32 @@ void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
     // The caller counts from when it sent the request, so no delay of the answer can lengthen its belief.
     granted.waited = core_.Shortened(core_.now - caller.arrived);
     granted.valid_for = core_.Shortened(deadline - core_.now);
-    core_.Tell(caller.listener, granted);
+    core_.Tell(caller.recipient, granted);
   }
   waiters_.Forget(waiter);
 }
 
 void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& news) {
-  const Listener listener = waiter.callers.front().listener;
-  Session* const found = sessions_.Find(listener.session);
+  const Recipient recipient = waiter.callers.front().recipient;
+  Session* const found = sessions_.Find(recipient.session);
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
 
   Lease& lease = leases_.Keep(waiter.spec, news, waiters_.LatestRun(waiter));
-  lease.listener = listener;
+  lease.recipient = recipient;
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;
   waiter.spec.reentry.clear();  // what may be taken again is the lease now
   waiters_.Forget(waiter);
-  sessions_.Give(session, listener.request, lease, std::move(granted));
+  sessions_.Give(session, recipient.request, lease, std::move(granted));
   if (!label.empty()) {
     session.reentrant[{lease.name, label}] = lease.owner;
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want});
   }
   for (const Caller& caller : others)
-    sessions_.Reacquire(session, lease, caller.listener.request, core_.now - caller.arrived);
+    sessions_.Reacquire(session, lease, caller.recipient.request, core_.now - caller.arrived);
   leases_.Arm(lease);
 }
 

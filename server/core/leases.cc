@@ -48,7 +48,7 @@ void Leases::Arm(Lease& lease) {
 void Leases::OnTimer(Lease& lease) {
   if (lease.ending) {
     // The client's belief has ended, so the lock may go to the next waiter.
-    return Release(lease, Listener{}, lease.lock_delay);
+    return Release(lease, Recipient{}, lease.lock_delay);
   }
   if (core_.now >= lease.hold_until && lease.hold_until <= lease.deadline) {
     return Lose(lease, LostReason::kMaxHold, "held for max_hold");
@@ -165,7 +165,7 @@ void Leases::Lose(Lease& lease, LostReason reason, const std::string& cause) {
 
 // The lease is promised to nobody any more, and not renewed.
 void Leases::BeginEnding(Lease& lease) {
-  lease.had_by = lease.listener;
+  lease.had_by = lease.recipient;
   sessions_.Unlist(lease);
   lease.ending = true;
   if (lease.at_risk) at_risk_.erase(lease.serial);
@@ -179,10 +179,10 @@ void Leases::FreeAt(Lease& lease, Instant at) {
   Arm(lease);
 }
 
-void Leases::Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold) {
+void Leases::Release(Lease& lease, Recipient recipient, Duration block, bool keeps_min_hold) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
   PendingRelease& release = StartRelease(lease, block);
-  release.listener = listener;
+  release.recipient = recipient;
   release.ends_min_hold = lease.has_min_hold && !keeps_min_hold;
   release.answer_until = core_.now + core_.config.store_timeout;
   release.token = lease.token;
@@ -209,17 +209,17 @@ void Leases::ReleaseLater(Lease& lease, Duration time, Duration block) {
 }
 
 // The client releases the lease: it is done, or (`lapsed`) its clock was the first to see that the lease is over.
-void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
-  if (!lapsed) return Release(lease, listener, Duration::zero(), /*keeps_min_hold=*/true);
+void Leases::EndByClient(Lease& lease, Recipient recipient, bool lapsed) {
+  if (!lapsed) return Release(lease, recipient, Duration::zero(), /*keeps_min_hold=*/true);
   const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
   NoteEnd(lease, FactKind::kLost, reason,
           "its client's deadline has passed" + (lease.at_risk ? ": " + renewals_.Trouble() : ""));
-  Release(lease, listener, lease.lock_delay);
+  Release(lease, recipient, lease.lock_delay);
 }
 
 void Leases::End(Lease& lease) {
   Instant promised = lease.promised_until;
-  if (const Session* const session = sessions_.Find(lease.listener.session);
+  if (const Session* const session = sessions_.Find(lease.recipient.session);
       session != nullptr && session->kind == SessionKind::kSession) {
     promised = session->promised_until;
   }
@@ -237,9 +237,9 @@ void Leases::End(Lease& lease) {
       claims_.LeaveToTtl(lease.owner, core_.now + lease.ttl, promised);
       return Forget(lease);
     case OnDisconnect::kRelease:
-      return Release(lease, Listener{}, lease.lock_delay);
+      return Release(lease, Recipient{}, lease.lock_delay);
     case OnDisconnect::kSafe:
-      if (promised <= core_.now) return Release(lease, Listener{}, lease.lock_delay);
+      if (promised <= core_.now) return Release(lease, Recipient{}, lease.lock_delay);
       return FreeAt(lease, promised);
   }
 }
@@ -249,7 +249,7 @@ uint32_t Leases::FreeEndingOf(SessionId session) {
   const auto next = [&] { return ending_of_.lower_bound({session, 0, 0}); };
   for (auto at = next(); at != ending_of_.end() && at->second->had_by.session == session; at = next(), ++freed) {
     Lease& lease = *at->second;
-    Release(lease, Listener{}, lease.lock_delay);
+    Release(lease, Recipient{}, lease.lock_delay);
   }
   return freed;
 }
@@ -260,7 +260,7 @@ void Leases::FreeLost(SessionId session, RequestId acquire) {
   for (auto at = next();
        at != ending_of_.end() && at->second->had_by.session == session && at->second->had_by.request == acquire;
        at = next()) {
-    Release(*at->second, Listener{}, at->second->lock_delay);
+    Release(*at->second, Recipient{}, at->second->lock_delay);
   }
 }
 
@@ -314,27 +314,27 @@ size_t Leases::Check() const {
 // Somebody has it: each of the requests that took it, or a bundle.
 void Leases::CheckHolder(const Lease& lease) const {
   if (lease.bundle != nullptr) return;  // see Bundles::Check
-  const Session* const session = sessions_.Find(lease.listener.session);
-  DISTLOCK_CHECK(session != nullptr && session->leases.at(lease.listener.request) == &lease);
+  const Session* const session = sessions_.Find(lease.recipient.session);
+  DISTLOCK_CHECK(session != nullptr && session->leases.at(lease.recipient.request) == &lease);
   if (lease.reentry == nullptr) return;
   for (const RequestId other : lease.reentry->others) DISTLOCK_CHECK(session->leases.at(other) == &lease);
 }
 
 void Leases::Handle(const core::Release& in) {
-  const Listener listener{in.session, in.request};
+  const Recipient recipient{in.session, in.request};
   if (in.acquire != 0) {
     if (const Session* const session = sessions_.Find(in.session); session != nullptr) {
       if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
         Lease& taken = *lease->second;
         if (sessions_.LeaveOne(taken, in.acquire)) {
-          return core_.Tell(listener, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
+          return core_.Tell(recipient, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
         }
-        return EndByClient(taken, listener, in.lapsed);
+        return EndByClient(taken, recipient, in.lapsed);
       }
     }
     FreeLost(in.session, in.acquire);
     core_.Note({.kind = FactKind::kAlreadyGone});
-    return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone});
+    return core_.Tell(recipient, Released{.outcome = ReleaseOutcome::kAlreadyGone});
   }
   if (Lease* const kept = claims_.LeaseOf(in.owner); kept != nullptr && kept->bundle != nullptr) {
     kept_parts_.LosePart(*kept, "its owner released it");
@@ -342,13 +342,13 @@ void Leases::Handle(const core::Release& in) {
   if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr) {
     if (in.token != 0 && in.token != lease->token) {
       core_.Note({.kind = FactKind::kAlreadyGone, .name = in.name});
-      return core_.Tell(listener,
+      return core_.Tell(recipient,
                         Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
     }
-    if (lease->listener.session != in.session || lease->reentry != nullptr) {
+    if (lease->recipient.session != in.session || lease->reentry != nullptr) {
       sessions_.TellHolder(*lease, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->token});
     }
-    return EndByClient(*lease, listener, in.lapsed);
+    return EndByClient(*lease, recipient, in.lapsed);
   }
   claims_.ForgetLeft(in.owner);
   releases_.Release(in);

@@ -54,8 +54,8 @@ class Leases final : public PartOf<Lease> {
 
   // ---- ends
   void Handle(const core::Release& in);
-  // Ends the lease here at once and has the store free it; `listener` is told the outcome. Nobody gets it for `block`.
-  void Release(Lease& lease, Listener listener, Duration block, bool keeps_min_hold = false);
+  // Ends the lease here at once and has the store free it; `recipient` is told the outcome. Nobody gets it for `block`.
+  void Release(Lease& lease, Recipient recipient, Duration block, bool keeps_min_hold = false);
   // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed. As Release.
   void ReleaseLater(Lease& lease, Duration time, Duration block = Duration::zero());
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
@@ -82,7 +82,7 @@ class Leases final : public PartOf<Lease> {
   void OnRenewed(Lease& lease, Instant sent);
   void MarkAtRisk(Lease& lease, const std::string& cause);
   void Lose(Lease& lease, LostReason reason, const std::string& cause);
-  void EndByClient(Lease& lease, Listener listener, bool lapsed);
+  void EndByClient(Lease& lease, Recipient recipient, bool lapsed);
   void CheckHolder(const Lease& lease) const;
   void BeginEnding(Lease& lease);
   void FreeAt(Lease& lease, Instant at);

@@ -12,7 +12,7 @@
 namespace distlock::core {
 
 // Names the receiver of an answer. session 0: nobody is to be told.
-struct Listener {
+struct Recipient {
   SessionId session = 0;
   RequestId request = 0;
 };
@@ -28,7 +28,7 @@ struct Op {
   uint64_t waiter = 0;            // acquire: serial of the waiter or bundle that asked
   LockName name{};                // release, tend, watch, downgrade, force, adopt
   std::vector<LockName> names{};  // acquire all
-  Listener caller{};              // renew call, downgrade, force, adopt
+  Recipient caller{};             // renew call, downgrade, force, adopt
   std::vector<OwnerId> owners{};  // renew, acquire all
 };
 

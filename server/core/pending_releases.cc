@@ -55,14 +55,14 @@ void PendingReleases::Withdraw(const LockName& name, const OwnerId& owner, Durat
 }
 
 void PendingReleases::Release(const core::Release& in) {
-  const Listener listener{in.session, in.request};
+  const Recipient recipient{in.session, in.request};
   PendingRelease& release =
       Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), std::max<Duration>(in.ttl, kAttemptMax), in.token);
-  if (release.listener.session != 0) {
+  if (release.recipient.session != 0) {
     // Another caller waits for the same answer; this one learns that the release is under way.
-    return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
+    return core_.Tell(recipient, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
   }
-  release.listener = listener;
+  release.recipient = recipient;
   release.answer_until = core_.now + core_.config.store_timeout;
   Pursue(release);
 }
@@ -118,7 +118,7 @@ void PendingReleases::SetOp(PendingRelease& release, OpId op) {
 }
 
 void PendingReleases::Defer(PendingRelease& release) {
-  const uint64_t behind = release.listener.session == 0 ? uint64_t{1} << 63 : 0;
+  const uint64_t behind = release.recipient.session == 0 ? uint64_t{1} << 63 : 0;
   release.deferred_as = behind | release.serial;
   deferred_.emplace(release.deferred_as, &release);
   release.retry_at = kNever;
@@ -164,7 +164,7 @@ void PendingReleases::SendCommand(PendingRelease& release) {
 
 void PendingReleases::Arm(PendingRelease& release) {
   Instant at = std::min(release.retry_at, release.until);
-  if (release.listener.session != 0) at = std::min(at, release.answer_until);
+  if (release.recipient.session != 0) at = std::min(at, release.answer_until);
   core_.Arm(release, at);
 }
 
@@ -175,13 +175,13 @@ void PendingReleases::NoteUnanswered(PendingRelease& release) {
 }
 
 void PendingReleases::OnTimer(PendingRelease& release) {
-  if (release.listener.session != 0 && core_.now >= release.answer_until) {
+  if (release.recipient.session != 0 && core_.now >= release.answer_until) {
     core_.Tell(
-        release.listener,
+        release.recipient,
         Refused{.reason = RefusalReason::kStoreUnavailable,
                 .cause = "the release has not been confirmed; it is repeated until it is, or the ttl has ended it",
                 .retry_after = kRetryMax});
-    release.listener = {};
+    release.recipient = {};
   }
   if (core_.now >= release.until) return Finish(release);
   if (core_.now >= release.retry_at) {
@@ -243,14 +243,14 @@ void PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply
 
 void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
   // The end of a lease of ours went on record when it ended.
-  const bool asked = release.listener.session != 0;
+  const bool asked = release.recipient.session != 0;
   if (release.token == 0 && (asked || was_holder)) {
     const FactKind kind = !asked ? FactKind::kGivenBack : was_holder ? FactKind::kReleased : FactKind::kAlreadyGone;
     core_.Note({.kind = kind, .name = release.name});
   }
-  core_.Tell(release.listener, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
-                                        release.name, release.owner, release.token});
-  release.listener = {};
+  core_.Tell(release.recipient, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
+                                         release.name, release.owner, release.token});
+  release.recipient = {};
 }
 
 // Each release is pursued until the store has confirmed it, or must have forgotten the claim.
@@ -260,7 +260,7 @@ size_t PendingReleases::Check() const {
   claims_.ForEach(&Claim::release, [&](const PendingRelease& release) {
     DISTLOCK_CHECK(release.at <= release.until);
     DISTLOCK_CHECK(IsOpen(release) || core_.now < release.withdraws_until);
-    DISTLOCK_CHECK(release.listener.session == 0 || release.at <= release.answer_until);
+    DISTLOCK_CHECK(release.recipient.session == 0 || release.at <= release.answer_until);
     DISTLOCK_CHECK(release.op == 0 || core_.IsInFlight(release.op, this));
     DISTLOCK_CHECK(release.deferred_as == 0 || deferred_.at(release.deferred_as) == &release);
     DISTLOCK_CHECK(release.op == 0 || release.deferred_as == 0);

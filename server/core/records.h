@@ -20,7 +20,7 @@ namespace distlock::core {
 
 // One of those who wait for the answer to an acquire, and until when.
 struct Caller {
-  Listener listener;
+  Recipient recipient;
   Instant arrived{};
   Instant deadline = kNever;  // max_wait, or the patience of one try
   bool one_try = false;
@@ -63,7 +63,7 @@ struct GrantNews {
   Arrival arrival = Arrival::kAnswer;
 };
 
-// A lease that its session may take again: the requests that have it, besides Lease::listener.
+// A lease that its session may take again: the requests that have it, besides Lease::recipient.
 struct Reentry {
   std::string label;
   Want want;
@@ -77,7 +77,7 @@ struct Lease : PartRecord {
   explicit Lease(Part& of) : PartRecord(of) {}
   LockName name;
   OwnerId owner{};
-  Listener listener;
+  Recipient recipient;
   uint64_t token = 0;
   Duration ttl{};
   Duration lock_delay{};
@@ -87,7 +87,7 @@ struct Lease : PartRecord {
   Instant hold_until = kNever;  // max_hold
   Instant next_renew{};
   Instant free_at = kNever;
-  Listener had_by;           // who had it before it began to end
+  Recipient had_by;          // who had it before it began to end
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
   // It was taken over from another stream, whose promise may still be believed in until then: not freed earlier.
   Instant former_believes_until{};
@@ -122,8 +122,8 @@ struct PendingRelease : PartRecord {
   Duration block{};
   bool has_min_hold = false;   // its grant; of one that this broker does not know, the store's record says
   bool ends_min_hold = false;  // see StoreRelease
-  Listener listener;           // who is told the outcome
-  Instant answer_until{};      // the end of the listener's patience
+  Recipient recipient;         // who is told the outcome
+  Instant answer_until{};      // the end of the recipient's patience
   uint64_t token = 0;          // of a lease of ours, for the answer
   uint64_t only_token = 0;     // the grant that is meant; 0: whatever the owner has, which no caller can ask for
   Instant not_before{};        // of an orphan: another try of its request may take it over until then

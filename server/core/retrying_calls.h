@@ -81,13 +81,13 @@ class RetryingCalls : public PartOf<Call> {
   }
 
   // Null: it has been answered or dropped.
-  Call* Find(const Listener& caller) const {
+  Call* Find(const Recipient& caller) const {
     const auto found = calls_.find({caller.session, caller.request});
     return found == calls_.end() ? nullptr : found->second.get();
   }
 
   // The last call of the session that begins with this request or an earlier one. Null: there is none.
-  Call* FindUpTo(const Listener& caller) const {
+  Call* FindUpTo(const Recipient& caller) const {
     const auto behind = calls_.upper_bound({caller.session, caller.request});
     if (behind == calls_.begin() || std::prev(behind)->first.first != caller.session) return nullptr;
     return std::prev(behind)->second.get();
@@ -148,7 +148,7 @@ class RetryingCalls : public PartOf<Call> {
   // Tells the caller and forgets the call.
   template <typename T>
   void Answer(Call& call, T answer) {
-    const Listener caller{call.request.session, call.request.request};
+    const Recipient caller{call.request.session, call.request.request};
     if constexpr (std::is_same_v<T, Refused>) {
       core_.Refuse(caller, call.request.name, std::move(answer));
     } else {
@@ -158,7 +158,7 @@ class RetryingCalls : public PartOf<Call> {
   }
 
   // Forgets the call of `caller`, which somebody else answers.
-  void End(Call& call, const Listener& caller) {
+  void End(Call& call, const Recipient& caller) {
     core_.timers.Cancel(call);
     calls_.erase({caller.session, caller.request});
   }

@@ -63,7 +63,7 @@ void Sessions::PromiseOnHold(Session& session) {
   for (auto& [request, lease] : session.leases) {
     if (BelieveUntil(*lease) <= core_.now) continue;
     const Belief belief = PromiseNow(*lease);
-    core_.Tell(lease->listener,
+    core_.Tell(lease->recipient,
                Renewed{lease->name, lease->owner, lease->token, belief.since_granted, belief.valid_for});
   }
   if (session.leases.empty()) return;
@@ -118,29 +118,29 @@ void Sessions::Reacquire(Session& session, Lease& lease, RequestId request, Dura
 bool Sessions::LeaveOne(Lease& lease, RequestId request) {
   if (lease.reentry == nullptr || lease.reentry->others.empty()) return false;
   std::vector<RequestId>& others = lease.reentry->others;
-  if (lease.listener.request == request) {
-    lease.listener.request = others.front();
+  if (lease.recipient.request == request) {
+    lease.recipient.request = others.front();
     others.erase(others.begin());
   } else {
     std::erase(others, request);
   }
-  Find(lease.listener.session)->leases.erase(request);
+  Find(lease.recipient.session)->leases.erase(request);
   return true;
 }
 
 void Sessions::TellHolder(const Lease& lease, const Event& event) {
-  core_.Tell(lease.listener, event);
+  core_.Tell(lease.recipient, event);
   if (lease.reentry == nullptr) return;
-  for (const RequestId other : lease.reentry->others) core_.Tell({lease.listener.session, other}, event);
+  for (const RequestId other : lease.reentry->others) core_.Tell({lease.recipient.session, other}, event);
 }
 
 // Takes the lease from its session, under all requests that have it.
 void Sessions::Unlist(Lease& lease) {
-  Session* const found = Find(lease.listener.session);
-  lease.listener.session = 0;
+  Session* const found = Find(lease.recipient.session);
+  lease.recipient.session = 0;
   if (found == nullptr) return;
   Session& session = *found;
-  session.leases.erase(lease.listener.request);
+  session.leases.erase(lease.recipient.request);
   if (lease.reentry == nullptr) return;
   for (const RequestId other : lease.reentry->others) session.leases.erase(other);
   session.reentrant.erase({lease.name, lease.reentry->label});
@@ -149,7 +149,7 @@ void Sessions::Unlist(Lease& lease) {
 std::vector<Lease*> Sessions::LeasesOf(const Session& session) {
   std::vector<Lease*> leases;
   for (const auto& [request, lease] : session.leases) {
-    if (lease->listener.request == request) leases.push_back(lease);
+    if (lease->recipient.request == request) leases.push_back(lease);
   }
   return leases;
 }
@@ -172,7 +172,7 @@ size_t Sessions::Check() const {
     // Without a heartbeat it ends with its promise.
     DISTLOCK_CHECK(session->kind != SessionKind::kSession || session->at == session->promised_until);
     for (const auto& [request, lease] : session->leases) {
-      DISTLOCK_CHECK(!lease->ending && lease->bundle == nullptr && lease->listener.session == id);
+      DISTLOCK_CHECK(!lease->ending && lease->bundle == nullptr && lease->recipient.session == id);
       DISTLOCK_CHECK(session->least_belief <= BelieveUntil(*lease));
       // A request has one answer to come.
       DISTLOCK_CHECK(!session->waiters.contains(request) && !session->bundles.contains(request));

@@ -32,7 +32,7 @@ void StreamEnds::Handle(const Goodbye& in) {
   of_.bundles.EndAllOf(*session, /*keep=*/false);
   for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
   for (Lease* lease : Sessions::LeasesOf(*session)) {
-    of_.leases.Release(*lease, Listener{}, Duration::zero(), /*keeps_min_hold=*/true);
+    of_.leases.Release(*lease, Recipient{}, Duration::zero(), /*keeps_min_hold=*/true);
   }
   Close(*session, StreamEnd::kGoodbye);
 }
@@ -66,7 +66,7 @@ void StreamEnds::EndLeases(const Session& session) {
 std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {
   std::vector<Waiter*> waiters;
   for (const auto& [request, waiter] : session.waiters) {
-    if (waiter->callers.front().listener.request == request) waiters.push_back(waiter);
+    if (waiter->callers.front().recipient.request == request) waiters.push_back(waiter);
   }
   return waiters;
 }

@@ -63,7 +63,7 @@ inline bool IsSameRequest(const OwnerId& a, const OwnerId& b) {
 
 // A stream or unary call that listens for answers; unique in the process, never reused. 0 = nobody listens.
 using SessionId = uint64_t;
-// Chosen by the listener; unique among its own open requests.
+// Chosen by the recipient; unique among its own open requests.
 using RequestId = uint64_t;
 // One store command in flight; unique per broker core, never reused.
 using OpId = uint64_t;

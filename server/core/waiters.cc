@@ -215,7 +215,7 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
 }
 
 void Waiters::TellQueued(Waiter& waiter, Queued queued) {
-  if (!std::exchange(waiter.answered, true)) core_.Tell(callers_.ListenerOf(waiter), std::move(queued));
+  if (!std::exchange(waiter.answered, true)) core_.Tell(callers_.RecipientOf(waiter), std::move(queued));
 }
 
 void Waiters::WaitForEnd(Waiter& waiter, std::string trouble) {

@@ -34,7 +34,7 @@ struct Keeper : Alone {
     auto owned = std::make_unique<Lease>(leases);
     owned->name = Name("k" + std::to_string(owner));
     owned->owner = Owner(owner);
-    owned->listener = {1, request};
+    owned->recipient = {1, request};
     owned->ttl = kT;
     owned->granted = now;
     owned->deadline = now + kT - kMargin;

@@ -20,7 +20,7 @@ struct Streams : Alone {
   // A lease of that session, under that request, which the store keeps for `left`.
   Lease& Add(Session& session, RequestId request, Duration left) {
     Lease& lease = leases.emplace_back(none);
-    lease.listener = {session.id, request};
+    lease.recipient = {session.id, request};
     lease.ttl = kT;
     lease.deadline = now + left;
     session.leases.emplace(request, &lease);

@@ -52,7 +52,7 @@ class Table {
     for (const auto& command : commands) n += std::holds_alternative<T>(command);
     return n;
   }
-  // The next event of this kind for a listener; fails the test when there is none.
+  // The next event of this kind for a recipient; fails the test when there is none.
   template <typename T>
   T Event(SessionId session, RequestId request) {
     for (size_t i = 0; i < notes.size(); ++i) {
