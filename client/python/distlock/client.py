@@ -106,12 +106,6 @@ class Held(Holding):
             return Outcome.ALREADY_GONE
         return cast(Outcome, answer.get(timeout) or Outcome.UNKNOWN)
 
-    def release_soon(self) -> None:
-        """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
-        this client finds it free."""
-        if self.cause != "FORKED":
-            self._give_back()
-
     def downgrade(self) -> None:
         """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""
         self.check()
