@@ -11,6 +11,9 @@ class Skip:
     def __bool__(self) -> bool:
         return False
 
+    def __reduce__(self) -> str:
+        return "SKIP"  # the same object in another process
+
     def __repr__(self) -> str:
         return "distlock.SKIP"
 
