@@ -17,6 +17,6 @@ pub mod v1 {
     tonic::include_proto!("distlock.v1");
 }
 
-pub use client::{Client, Guard, Mutex, Options, RwLock, Semaphore, Settings};
+pub use client::{Client, Guard, Mutex, Options, RwLock, Semaphore, Settings, Tls};
 pub use engine::Stats;
 pub use error::{Error, Lost, Refusal};
