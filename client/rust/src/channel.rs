@@ -27,6 +27,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Whom a client believes, and how it proves who it is: as its settings say, else the variables of the environment.
+#[derive(Default)]
 pub struct Access {
     tls: Tls,
     is_given: bool, // tls, by the program

@@ -4,16 +4,17 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio::task::spawn_blocking;
 
-use crate::channel::{Access, claim, invalid, now};
+use crate::channel::{Access, claim, invalid};
 use crate::core::Core;
 use crate::engine::{GIVEN_BACK, Granted, Request, Seen, Stats, Table, Told};
 use crate::error::{Error, Lost, Refusal};
 use crate::link::{Nanos, nanos};
+use crate::testing;
 use crate::v1::{AcquireQueued, LockMode, LockSpec, ReleaseOutcome};
 
 type Queued = Arc<dyn Fn(AcquireQueued) + Send + Sync>;
@@ -92,7 +93,17 @@ impl Client {
         table.label = settings.label.unwrap_or_else(program).chars().take(64).collect(); // at most 256 bytes
         table.unreachable_after = settings.unreachable_after.map(nanos);
         table.claim = claim().filter(|_| !settings.outlives_process);
-        Ok(Client(Arc::new(Owner(Core::start(table, access)?))))
+        Ok(Client(Arc::new(Owner(Core::new(table, access, None).start()?))))
+    }
+
+    /// A client of a test's broker.
+    pub(crate) fn inside(mut table: Table, settings: Settings, broker: Arc<testing::Inside>) -> Client {
+        table.unreachable_after = settings.unreachable_after.map(nanos);
+        Client(Arc::new(Owner(Core::new(table, Access::default(), Some(broker)))))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.0
     }
 
     /// A mutex. `spec` is a key, or a `LockSpec` with other terms too, such as an owner, a ttl or `resume`.
@@ -125,7 +136,7 @@ impl Client {
             let _ = told.send(granted.map(|all| all.into_iter().map(guard).collect::<Vec<_>>()));
         };
         // The program's function has a thread of its own: one that blocks keeps no heartbeat.
-        let run = |told: Queued| move |queued| drop(spawn_blocking(move || told(queued)));
+        let run = |told: Queued| move |queued| drop(thread::Builder::new().spawn(move || told(queued)));
         let on_queued = options.on_queued.clone().map(|told| Box::new(run(told)) as Told<AcquireQueued>);
         let request = Request { specs, answer: Some(Box::new(answer)), on_queued, ..Request::default() };
         let first = core.with(|table, now| table.acquire(request, options.wait.map(nanos), now));
@@ -227,7 +238,7 @@ impl Guard {
 
     /// As `is_held`, and why not. After a release the cause is GIVEN_BACK.
     pub fn check(&self) -> Result<(), Lost> {
-        if now() >= self.seen.deadline.load(Relaxed) {
+        if self.owner.0.now() >= self.seen.deadline.load(Relaxed) {
             // Under the mutex, so that an ack of this moment cannot extend a lease that is reported as lost.
             self.with(|table, id, now| table.notice(id, now));
         }
@@ -236,7 +247,7 @@ impl Guard {
 
     /// How long the lock is held without further word from the broker. Renewals prolong it by themselves.
     pub fn valid_for(&self) -> Duration {
-        let left = if self.is_held() { self.seen.deadline.load(Relaxed) - now() } else { 0 };
+        let left = if self.is_held() { self.seen.deadline.load(Relaxed) - self.owner.0.now() } else { 0 };
         Duration::from_nanos(left.max(0) as u64)
     }
 

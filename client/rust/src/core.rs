@@ -15,6 +15,7 @@ use crate::channel::{Access, now, owner};
 use crate::engine::Table;
 use crate::error::{Error, Refusal, UNREACHABLE, innermost};
 use crate::link::{Nanos, SECOND};
+use crate::testing;
 use crate::v1::{SessionRequest, lock_service_client::LockServiceClient, session_command::Command};
 
 pub struct Core {
@@ -26,6 +27,7 @@ pub struct Core {
     beaten: [Notify; 2],           // a heartbeat has left
     pub over: watch::Sender<bool>, // the thread has ended
     pub drained: watch::Sender<bool>,
+    pub broker: Option<Arc<testing::Inside>>, // of a test, in the place of the thread
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -41,22 +43,37 @@ impl hyper::rt::Executor<Task> for Tasks {
 }
 
 impl Core {
-    pub fn start(table: Table, access: Access) -> Result<Arc<Core>, Error> {
+    /// Without its thread.
+    pub fn new(table: Table, access: Access, broker: Option<Arc<testing::Inside>>) -> Arc<Core> {
         let (more, beaten) = <([Notify; 2], [Notify; 2])>::default();
         let (over, drained) = (watch::Sender::new(false), watch::Sender::new(true));
         let (table, wake, owner) = (Mutex::new(table), Notify::new(), owner());
-        let core = Arc::new(Core { table, access, owner, wake, more, beaten, over, drained });
+        Arc::new(Core { table, access, owner, wake, more, beaten, over, drained, broker })
+    }
+
+    pub fn start(self: Arc<Core>) -> Result<Arc<Core>, Error> {
         let failed = |error: std::io::Error| Refusal::new(UNREACHABLE, format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (inner, thread) = (core.clone(), std::thread::Builder::new().name("distlock".into()));
+        let (inner, thread) = (self.clone(), std::thread::Builder::new().name("distlock".into()));
         thread.spawn(move || runtime.block_on(inner.run())).map_err(failed)?;
-        Ok(core)
+        Ok(self)
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.broker.as_ref().map_or_else(now, |broker| broker.now())
     }
 
     /// Calls a method of the table under the mutex, has the streams send what it leads to, then runs its effects.
     pub fn with<R>(&self, call: impl FnOnce(&mut Table, Nanos) -> R) -> R {
+        let result = self.step(call);
+        self.broker.iter().for_each(|broker| broker.pump());
+        result
+    }
+
+    /// As `with`, but for the test's broker.
+    pub fn step<R>(&self, call: impl FnOnce(&mut Table, Nanos) -> R) -> R {
         let mut table = self.table.lock().expect("no panic");
-        let result = call(&mut table, now());
+        let result = call(&mut table, self.now());
         table.leave_when_empty();
         table.links.iter().zip(&self.more).filter(|(link, _)| link.ready()).for_each(|(_, more)| more.notify_one());
         if table.wake() < table.armed || table.is_over() {
@@ -65,9 +82,12 @@ impl Core {
         }
         let is_drained = table.is_drained();
         self.drained.send_if_modified(|was| std::mem::replace(was, is_drained) != is_drained);
-        let effects = std::mem::take(&mut table.effects);
+        let (effects, is_over) = (std::mem::take(&mut table.effects), table.is_over());
         drop(table);
         effects.into_iter().for_each(|effect| effect());
+        if is_over && self.broker.is_some() {
+            self.over.send_replace(true);
+        }
         result
     }
 

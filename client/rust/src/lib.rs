@@ -8,6 +8,7 @@ mod engine;
 mod error;
 mod link;
 mod moves;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
