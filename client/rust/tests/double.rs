@@ -178,6 +178,27 @@ async fn a_broker_that_is_gone_and_comes_back() {
 }
 
 #[tokio::test]
+async fn a_shutdown_waits_for_what_is_on_its_way_back() {
+    let broker = Broker::new();
+    let client = broker.client();
+    client.drained().await;
+    let held = lock(&client, "k").await;
+    let is_drained = async || tokio::time::timeout(Duration::from_millis(20), client.drained()).await.is_ok();
+    assert!(!is_drained().await);
+    broker.freeze();
+    drop(held);
+    assert_eq!(client.stats(), Stats { held: 0, waiting: 0, at_risk: 0 });
+    assert!(!is_drained().await, "the broker has not confirmed it");
+    broker.stop();
+    assert!(!is_drained().await, "nor could it: the next session frees it");
+    broker.start();
+    broker.thaw();
+    broker.advance(seconds(2.0));
+    client.drained().await;
+    assert_eq!(refused(&broker.client(), "k").await, None);
+}
+
+#[tokio::test]
 async fn refusals_and_the_end() {
     let broker = Broker::new();
     let patient = Settings { unreachable_after: Some(seconds(60.0)), ..Settings::default() };
