@@ -94,7 +94,7 @@ public final class Distlock implements Locks {
     Request[] request = new Request[1];
     List<LiveLock.Holding> holdings = new ArrayList<>();
     engine.turn(table -> {
-      request[0] = table.acquire(locks.stream().map(lock -> lock.spec).toList(), nanos,
+      request[0] = table.acquire(locks.stream().map(lock -> Owner.named(lock.spec)).toList(), nanos,
           denial -> answers.execute(() -> answer(future, denial, holdings)),
           onQueued == null ? null : queued -> executor.execute(() -> onQueued.accept(queued.getPosition())));
       request[0].leases.forEach(lease -> holdings.add(new LiveLock.Holding(engine, lease, executor)));
