@@ -98,7 +98,8 @@ func TestTheProgramOfTheReadmeIsVetted(t *testing.T) {
 	check(t, program != nil, "the README shows a program")
 	folder, module := t.TempDir(), read(t, "tests/go/go.mod")
 	module = strings.Replace(module, "../../client/go", filepath.Join(repository(t), "client/go"), 1)
-	for name, text := range map[string]string{"main.go": program[1], "go.mod": module, "go.sum": read(t, "tests/go/go.sum")} {
+	sums := read(t, "tests/go/go.sum")
+	for name, text := range map[string]string{"main.go": program[1], "go.mod": module, "go.sum": sums} {
 		check(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600) == nil, "%s is written", name)
 	}
 	run(t, folder, "go", "vet", ".")
