@@ -174,15 +174,17 @@ def test_a_cancelled_release_is_carried_out(broker, in_loop):
 def test_tasks_that_share_a_lock(broker, in_loop):
     """One task's release does not forget what another has taken meanwhile."""
     async def work(dl):
-        lock = Lock(dl, "k")
+        lock, held_back = Lock(dl, "k"), []
         await lock.acquire()
-        first = lock.local.hold
+        session = broker.session()
+        session.obey = lambda command: held_back.append(command) if command.HasField("release") else (
+            FakeSession.obey(session, command))
         releases = asyncio.ensure_future(lock.release())
-        await asyncio.sleep(0)
+        await soon(lambda: held_back)
         await lock.acquire()
+        FakeSession.obey(session, held_back[0])
         await releases
-        assert lock.local.hold is not first and await lock.owned()
-        await lock.release()
+        assert await lock.owned() and lock.token == b"2"
 
     in_loop(work)
 
