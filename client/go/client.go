@@ -20,7 +20,10 @@ import (
 
 // Client is a connection to the lock brokers: one session for all locks of the process. It connects at its first call
 // and reconnects by itself. Any goroutine may call it.
-type Client struct{ core *core }
+type Client struct {
+	_    noCopy
+	core *core
+}
 
 // settings are what Dial was told.
 type settings struct {
@@ -134,7 +137,7 @@ func settingsOf(options []DialOption) settings {
 }
 
 func newClient(settings settings, targets []string) *Client {
-	client := &Client{newCore(settings, targets)}
+	client := &Client{core: newCore(settings, targets)}
 	runtime.SetFinalizer(client, func(client *Client) { go client.core.close() }) // no finalizer may wait
 	return client
 }

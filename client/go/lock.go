@@ -17,9 +17,16 @@ import (
 // Lock is a lock that is held. Any goroutine may use it. One that nothing refers to any more, neither by itself nor by
 // its Context, is given back, and the log says so; a channel of Context.Done alone does not count.
 type Lock struct {
+	_      noCopy  // a copy would be given back with this one
 	client *Client // which ends with its last lock, when it is dropped
 	*holding
 }
+
+// noCopy has go vet refuse copies of what it is in.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // holding is what the lock table knows of a Lock. It does not refer to that, so that it can be dropped.
 type holding struct {
@@ -36,7 +43,7 @@ type holding struct {
 
 // newLock is the handle of a lease, which is given back when the handle is dropped.
 func newLock(client *Client, of *holding) *Lock {
-	lock := &Lock{client, of}
+	lock := &Lock{client: client, holding: of}
 	runtime.SetFinalizer(lock, func(lock *Lock) { go lock.holding.drop() }) // no finalizer may wait for the mutex
 	return lock
 }

@@ -27,11 +27,35 @@ program=$(sed -n '/^```python$/,/^```$/{/^```/!p;/^```$/q}' README.md)
 {
   printf 'rows: list[int] = []\n\n\ndef save(rows: list[int], token: int) -> None: ...\n\n\n'
   printf '%s\nreveal_type(held)\nreveal_type(dl.lock("k", wait=10, ttl=30))\n' "$program"
+  cat <<'TEXT'
+
+
+@dl.locked("nightly", wait=0, busy=distlock.SKIP)
+def nightly(rows: int) -> str:
+    return str(rows)
+
+
+@distlock.aio.connect().locked("nightly", wait=0, busy=distlock.SKIP)
+async def weekly(rows: int) -> str:
+    return str(rows)
+
+
+async def work() -> tuple[str, str]:
+    done, later = nightly(1), await weekly(2)
+    if done is distlock.SKIP or later is distlock.SKIP:
+        return "", ""
+    return done, later
+TEXT
 } >"$user/right.py"
+{
+  sed '/^    if done is/,/^        return/d' "$user/right.py" # it may be SKIP
+} >"$user/skips.py"
 printf '%s\n' 'import distlock' 'distlock.connect().lock("report", wiat=10)' >"$user/wrong.py"
 cd "$user"
 "$tools/bin/mypy" --strict --cache-dir=/dev/null --python-executable "$1" right.py
 "$tools/node_modules/.bin/pyright" --pythonpath "$1" right.py
-# A misspelt option is found by both.
-! "$tools/bin/mypy" --strict --cache-dir=/dev/null --python-executable "$1" wrong.py || exit 1
-! "$tools/node_modules/.bin/pyright" --pythonpath "$1" wrong.py || exit 1
+# A misspelt option, and a result that is not looked at, are found by both.
+for file in wrong.py skips.py; do
+  ! "$tools/bin/mypy" --strict --cache-dir=/dev/null --python-executable "$1" "$file" || exit 1
+  ! "$tools/node_modules/.bin/pyright" --pythonpath "$1" "$file" || exit 1
+done

@@ -92,6 +92,22 @@ func build(t *testing.T, example string) string {
 	return program
 }
 
+func TestTheProgramOfTheReadmeIsVetted(t *testing.T) {
+	t.Parallel()
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(read(t, "client/go/README.md"))
+	check(t, program != nil, "the README shows a program")
+	folder, module := t.TempDir(), read(t, "tests/go/go.mod")
+	module = strings.Replace(module, "../../client/go", filepath.Join(repository(t), "client/go"), 1)
+	sums := read(t, "tests/go/go.sum")
+	for name, text := range map[string]string{"main.go": program[1], "go.mod": module, "go.sum": sums} {
+		check(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600) == nil, "%s is written", name)
+	}
+	run(t, folder, "go", "vet", ".")
+	formatted := exec.Command("gofmt", "-l", folder)
+	output, err := formatted.CombinedOutput()
+	check(t, err == nil && len(output) == 0, "gofmt has changes: %s", output)
+}
+
 func TestTheTourPrintsWhatTheReadmeShows(t *testing.T) {
 	b := newWorld(t).broker("a")
 	shown := regexp.MustCompile("(?s)what it prints:\n\n```\n(.*?)```").FindStringSubmatch(read(t, "client/go/README.md"))

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import java.util.stream.Stream;
 
 /** A distlockd (DISTLOCKD) at a redis-server of its own, both on unix sockets in a folder of their own. */
@@ -27,11 +28,16 @@ final class Broker implements AutoCloseable {
   private Process daemon;
 
   Broker(String... options) throws IOException {
-    this.options = List.of(options);
+    this(folder -> List.of(options));
+  }
+
+  /** The options may name what is put into the folder. */
+  Broker(Function<Path, List<String>> prepare) throws IOException {
+    options = prepare.apply(folder);
     store = new ProcessBuilder("redis-server", "--port", "0", "--unixsocket", folder + "/redis.sock", "--save", "",
         "--dir", folder.toString()).redirectOutput(new File("/dev/null")).start();
     start();
-    channel = Connection.open(address());
+    channel = Access.of(null, null, null).open(address());
   }
 
   String address() {

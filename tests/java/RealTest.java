@@ -3,6 +3,8 @@ package dev.distlock;
 
 import static org.junit.jupiter.api.Assertions.*;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -74,6 +76,19 @@ final class RealTest {
     assertEquals(Optional.empty(), held.loss());
     assertThrows(IllegalStateException.class, held::check);
     assertTrue(dl.mutex("k").tryLock(PATIENCE).isPresent());
+  }
+
+  @Test
+  void whoeverNamesNoOwnerIsNamed() throws Exception {
+    dl.lockAll(List.of(dl.mutex("a"), dl.mutex("b").owner("me")), Locks.FOREVER);
+    HeldLock again = dl.mutex("c").reentrant("us").lock();
+    String own = "@" + Files.readString(Path.of("/proc/sys/kernel/hostname")).strip() + ":"
+        + ProcessHandle.current().pid();
+    String shown = broker.look("a").getHolders(0).getOwner();
+    assertTrue(shown.endsWith(own) && shown.length() > own.length(), shown);
+    assertEquals("me", broker.look("b").getHolders(0).getOwner());
+    assertEquals("us", broker.look("c").getHolders(0).getOwner());
+    again.close();
   }
 
   @Test

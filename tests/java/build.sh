@@ -50,6 +50,17 @@ rm -rf "$FOLDER/tests" "$FOLDER/classes" "$FOLDER/driver.jsa"
 javac -Xlint:all -Xlint:-processing -Werror -d "$FOLDER/tests" -cp "$libraries$(printf '%s:' "$FOLDER"/junit/*.jar)" \
   "$root"/tests/java/*.java
 javac -Xlint:all -Werror -d "$FOLDER/classes" -cp "$libraries" "$root/client/conformance/drivers/java/Driver.java"
+# The first program of the README.
+mkdir -p "$FOLDER/readme"
+{
+  printf 'import dev.distlock.*;\nimport java.time.Duration;\nimport java.util.List;\n\nfinal class Readme {\n'
+  printf '  static void save(List<String> rows, long token) { }\n\n'
+  printf '  static void work(List<String> rows) throws InterruptedException {\n'
+  sed -n '/^```java$/,/^```$/{/^```/!p;/^```$/q}' "$root/client/java/README.md"
+  printf '  }\n}\n'
+} >"$FOLDER/readme/Readme.java"
+grep -q 'HeldLock held' "$FOLDER/readme/Readme.java"
+javac -Xlint:all -Werror -d "$FOLDER/readme" -cp "$libraries" "$FOLDER/readme/Readme.java"
 jar --create --file "$FOLDER/driver.jar" -C "$FOLDER/classes" .
 
 # An archive of classes halves the start of the JVM, of which the suite needs more than a hundred.

@@ -50,6 +50,8 @@ test('redlock: the names of version 4, and no end', async context => {
   assert.match((await rejected(lock.extend(60_000), ExecutionError)).message, /not held any more/);
   assert.equal(Redlock.LockError, LockError);
   assert.ok(new ResourceLockedError('held') instanceof Error, 'programs ask for it');
+  const made = new ExecutionError('in a test', [Promise.resolve({})]);
+  assert.deepEqual([made.name, made.message, made.attempts.length], ['ExecutionError', 'in a test', 1]);
   assert.equal(requireThere('./dist/compat/redlock.js').default, Redlock);
 });
 

@@ -15,6 +15,7 @@ import distlock
 import grpc
 import pytest
 from distlock.compat import redis as compat
+from distlock.compat.redis import asyncio as compat_asyncio
 from distlock.types import Terms
 from distlock.v1 import lock_service_pb2 as wire
 from fake_broker import FakeSession, eventually
@@ -34,11 +35,12 @@ def test_the_threads_of_eventlet_are_refused_by_name(broker, monkeypatch):
 def test_options_are_typed():
     """mypy and editors know them; the package's own run is part of client/python/lint.sh."""
     assert typing.get_type_hints(Terms) == typing.get_type_hints(distlock.Options)
-    takes = [method for kind in (distlock.Client, distlock.aio.Client, compat.Lock) for _, method in
-             inspect.getmembers(kind, inspect.isfunction) if "options" in inspect.signature(method).parameters]
+    kinds = distlock.Client, distlock.aio.Client, compat.Lock, compat_asyncio.Lock
+    takes = [method for kind in kinds for _, method in inspect.getmembers(kind, inspect.isfunction)
+             if "options" in inspect.signature(method).parameters]
     variadic = [inspect.signature(method).parameters["options"] for method in takes]
     typed = [one.annotation for one in variadic if one.kind is one.VAR_KEYWORD]
-    assert len(typed) == 2 * 7 + 1 and set(typed) == {"Unpack[Terms]"}
+    assert len(typed) == 2 * 7 + 2 and set(typed) == {"Unpack[Terms]"}
 
 
 def test_whoever_names_no_owner_is_named(broker, connect):

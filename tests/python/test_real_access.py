@@ -2,10 +2,15 @@
 """TLS, token and channel options as arguments of connect: two clients of one process differ."""
 import asyncio
 import multiprocessing
+import os
+import subprocess
+import sys
 
 import distlock
 import pytest
+import tools
 from attacks import make_certificates
+from conftest import REPOSITORY
 from distlock import Tls
 from harness import free_port
 
@@ -39,6 +44,36 @@ def test_each_client_has_its_own_certificates(secure, connect, monkeypatch):
             return held.is_held
 
     assert asyncio.run(in_a_loop())
+
+
+MISTAKES = """
+import sys
+import distlock
+address, folder = sys.argv[1:]
+mine = {"cert": f"{folder}/client.pem", "key": f"{folder}/client.key"}
+for target, tls in ((address, mine), (address, {"ca": f"{folder}/ca.pem"}),
+                    (address, {"ca": f"{folder}/ca.pem", **mine, "server_name": "other.test"}),
+                    (address, {"ca": f"{folder}/ca.pem", **mine, "key": f"{folder}/key.pem"}),
+                    (address.replace("tls://", ""), None)):
+    try:
+        distlock.connect(target, tls=tls and distlock.Tls(**tls)).lock("k", wait=0).acquire()
+    except distlock.Unavailable as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("python", [lambda: sys.executable, tools.python], ids=["system", "newest"])
+def test_mistakes_are_named(secure, python):
+    """By the words of both gRPCs, Debian's and PyPI's, which prints nothing of its own."""
+    address, pem = secure
+    done = subprocess.run([python(), "-B", "-c", MISTAKES, address, pem], capture_output=True, text=True, timeout=100,
+                          env={"PATH": os.environ["PATH"], "PYTHONPATH": f"{REPOSITORY}/client/python"})
+    assert done.stderr == ""
+    for said, why in zip(done.stdout.splitlines(), (
+            "is not signed by an authority that this machine trusts", "it wants a client certificate",
+            "is for other names than that of the address", "hold no certificate and the key of this certificate",
+            "if it wants TLS, the address is tls://"), strict=True):
+        assert why in said
 
 
 def test_a_child_of_fork_has_the_certificates_of_its_client(secure, connect):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""distlock.compat.redis.Lock beside redis-py's own Lock: signatures, and what a program sees step by step."""
+"""distlock.compat.redis beside redis-py's own two kinds of Lock: signatures, and what a program sees step by step."""
 import os
 import pathlib
 import subprocess

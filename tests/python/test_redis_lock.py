@@ -7,8 +7,7 @@ import threading
 import distlock
 import interrupts
 import pytest
-from distlock.compat import redis as compat
-from distlock.compat.redis import ConnectionError, Lock, LockError, LockNotOwnedError, RedisError, TimeoutError
+from distlock.compat.redis import ConnectionError, Lock, LockError, LockNotOwnedError, RedisError, TimeoutError, _lock
 from fake_broker import eventually
 
 
@@ -68,14 +67,14 @@ class Moment:
 
     def __init__(self, monkeypatch):
         self.now = 10**12
-        monkeypatch.setattr(compat, "clock", lambda: self.now)
+        monkeypatch.setattr(_lock, "clock", lambda: self.now)
 
     def pass_by(self, seconds):
         self.now += seconds * 10**9
 
 
 def left(lock):
-    return (lock.local.hold.until - compat.clock()) / 10**9
+    return (lock.local.hold.until - _lock.clock()) / 10**9
 
 
 def test_a_timeout_is_moved(broker, dl, monkeypatch):

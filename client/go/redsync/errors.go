@@ -59,3 +59,7 @@ func errorOf(err error) error {
 	}
 	return err
 }
+
+// expired is what Unlock returns of a lock that is gone. Programs look for ErrLockAlreadyExpired in it, or, as redsync
+// wraps that, in errors.Unwrap of it.
+func expired(why error) error { return fmt.Errorf("%w", errors.Join(ErrLockAlreadyExpired, why)) }

@@ -28,7 +28,6 @@ package redsync
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -236,11 +235,11 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	}
 	m.mu.Unlock()
 	if held == nil {
-		return false, ErrLockAlreadyExpired
+		return false, expired(nil)
 	}
 	outcome, err := held.Release(ctx)
 	if outcome == distlock.AlreadyGone {
-		return false, errors.Join(ErrLockAlreadyExpired, err)
+		return false, expired(err)
 	}
 	return err == nil, err
 }

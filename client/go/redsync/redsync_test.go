@@ -47,6 +47,7 @@ func TestTheLifeOfAMutex(t *testing.T) {
 	check(t, ok && err == nil, "unlocked: %v", err)
 	ok, err = mutex.Unlock()
 	check(t, !ok && errors.Is(err, redsync.ErrLockAlreadyExpired), "only once: %v", err)
+	check(t, errors.Is(errors.Unwrap(err), redsync.ErrLockAlreadyExpired), "as redsync wraps it: %v", err)
 	ok, err = mutex.Extend()
 	check(t, !ok && errors.Is(err, redsync.ErrExtendFailed), "%v", err)
 	check(t, mutex.LockContext(context.Background()) == nil, "locked again")
@@ -143,4 +144,5 @@ func TestALostMutex(t *testing.T) {
 	ok, err = mutex.Unlock()
 	var lost *distlock.LostError
 	check(t, !ok && errors.Is(err, redsync.ErrLockAlreadyExpired) && errors.As(err, &lost), "%v", err)
+	check(t, errors.Is(errors.Unwrap(err), redsync.ErrLockAlreadyExpired), "as redsync wraps it: %v", err)
 }

@@ -4,7 +4,7 @@ import asyncio
 import collections
 import functools
 import weakref
-from typing import Any, Callable, Deque, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, cast
+from typing import Any, Callable, Deque, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from distlock import _convert
 from distlock._held import Claim, Holding, closed_or
@@ -88,17 +88,15 @@ class Held(Holding):
 
     async def release(self) -> Outcome:
         """Gives the lock back, and waits for the broker's answer. ALREADY_GONE: it had ended before."""
-        if self.cause == "FORKED":
-            return Outcome.ALREADY_GONE
-        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
-        self._give_back(functools.partial(bridge.post, settle, future))
-        return cast(Outcome, await future)
+        return await self._send_release()
 
-    def release_soon(self) -> None:
-        """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
-        this client finds it free."""
-        if self.cause != "FORKED":
-            self._give_back()
+    def _send_release(self) -> "asyncio.Future[Outcome]":
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        if self.cause == "FORKED":
+            future.set_result(Outcome.ALREADY_GONE)
+        else:
+            self._give_back(functools.partial(bridge.post, settle, future))
+        return future
 
     async def downgrade(self) -> None:
         """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decorators of both kinds of clients have in common."""
+"""The decorators of both kinds of clients."""
+import enum
+import functools
 import inspect
 import types
-from typing import Any, Callable
+from typing import Any, Callable, Final, Mapping, Optional
+
+from distlock.errors import Busy
 
 
-class Skip:
+class Skip(enum.Enum):  # of one member, which type checkers know by `is`, and which pickle leaves the same
     """What a decorated function returns when the lock is busy and busy=SKIP was given. False."""
+
+    SKIP = "SKIP"
 
     def __bool__(self) -> bool:
         return False
@@ -15,9 +21,9 @@ class Skip:
         return "distlock.SKIP"
 
 
-SKIP = Skip()
-
-
+SKIP: Final = Skip.SKIP
+Take = Callable[..., Any]  # Client.lock
+Key = Any  # a text, or a function of the call's arguments
 LATER = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 
 
@@ -40,3 +46,57 @@ def refuse_later(function: Callable[..., object], awaits: bool = False) -> None:
             raise TypeError(f"{name} is a coroutine function: decorate it with locked of distlock.aio")
         if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
             raise TypeError(f"{name} is a generator, whose body runs after the call: take the lock inside")
+
+
+def decorated(lock: Take, key: Key, wait: Optional[float], busy: Any, options: Mapping[str, Any],
+              function: Callable[..., Any]) -> Callable[..., Any]:
+    """Each call of the function holds the lock."""
+    refuse_later(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        request = lock(key(*args, **kwargs) if callable(key) else key, wait=wait, **options)
+        try:
+            request.__enter__()
+        except Busy:
+            if busy is None:
+                raise
+            return busy
+        try:
+            result = function(*args, **kwargs)
+            refuse_unrun(function, result)
+        except BaseException as error:
+            request.__exit__(type(error), error, error.__traceback__)
+            raise
+        request.__exit__(None, None, None)
+        return result
+
+    return call
+
+
+def decorated_for_a_loop(lock: Take, key: Key, wait: Optional[float], busy: Any, options: Mapping[str, Any],
+                         function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of asyncio, for a coroutine function, or for a plain one, which becomes one."""
+    refuse_later(function, awaits=True)
+
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        request = lock(key(*args, **kwargs) if callable(key) else key, wait=wait, **options)
+        try:
+            await request.__aenter__()
+        except Busy:
+            if busy is None:
+                raise
+            return busy
+        try:
+            result = function(*args, **kwargs)
+            if inspect.isawaitable(result):
+                result = await result
+            refuse_unrun(function, result)
+        except BaseException as error:
+            await request.__aexit__(type(error), error, error.__traceback__)
+            raise
+        await request.__aexit__(None, None, None)
+        return result
+
+    return call

@@ -19,6 +19,10 @@ from distlock.types import Lock, Mode, Options, Stats
 from distlock.v1 import lock_pb2
 
 
+def _ignore(left: float) -> None:
+    pass
+
+
 class Base:
     """A client's settings, and the core of this process: a child of fork gets one of its own at its first call."""
 
@@ -35,11 +39,14 @@ class Base:
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = _convert.patience_of(unreachable_after)
         self._options = options
-        self._on_draining = on_draining or (lambda left: None)
+        self._on_draining = on_draining or _ignore
         self._observer = observer
         self._ends_with_process = ends_with_process
         self._cores: Dict[int, Core] = {}  # by the generation of processes
         self._closed = False
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**vars(self), "_cores": {}}  # a copy is a client of the same settings, also in another process
 
     @property
     def _core(self) -> Core:

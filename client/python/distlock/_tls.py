@@ -39,15 +39,16 @@ def connect_failure(address: str, said: str) -> str:
         return said  # of a connection that was there
     secure = address.startswith(SCHEME)
     hangs_up = any(words in said for words in ("Connection reset", "Socket closed", "EOF", "Broken pipe"))
-    if secure and "certificate verify failed" in said.lower():
+    openssl = said.lower().replace("_", " ")  # as OpenSSL writes it, and BoringSSL in PyPI's gRPC
+    if secure and "certificate verify failed" in openssl:
         return ("the broker's certificate is not signed by an authority that this machine trusts, or has expired; "
                 "DISTLOCK_TLS_CA names the file of its authority")
-    if secure and "is not in peer certificate" in said:
+    if secure and ("is not in peer certificate" in said or "Hostname Verification Check failed" in said):
         return ("the broker's certificate is for other names than that of the address; DISTLOCK_TLS_SERVER_NAME sets "
                 "the name that it must have")
-    if secure and "wrong version number" in said.lower():
+    if secure and "wrong version number" in openssl:
         return "it speaks no TLS; without it, the address is host:port"
-    if secure and "empty address list" in said:
+    if secure and ("empty address list" in said or "Failed to create security handshaker" in said):
         return "DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY hold no certificate and the key of this certificate"
     if secure and hangs_up:
         return ("it hangs up during the TLS handshake: it wants a client certificate of an authority that it trusts "

@@ -10,7 +10,6 @@ A client may be used by several event loops. Its session runs on threads of its 
 """
 import asyncio
 import functools
-import inspect
 import os
 import threading
 from typing import (
@@ -19,13 +18,16 @@ from typing import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     Optional,
+    ParamSpec,
     Tuple,
     TypeVar,
     Union,
     cast,
+    overload,
 )
 
 from distlock import _convert, _queries
@@ -33,10 +35,10 @@ from distlock import _operations as operations
 from distlock._access import ChannelOptions, access
 from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
-from distlock._decorated import refuse_later, refuse_unrun
+from distlock._decorated import decorated_for_a_loop
 from distlock._options import Base
 from distlock._words import arguments
-from distlock.errors import Busy, Refused
+from distlock.errors import Refused
 from distlock.hooks import Observer
 from distlock.protocols import LocksInLoop as Locks
 from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued, Terms, Tls
@@ -47,7 +49,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "Locks", "connect"]
 
+B = TypeVar("B")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 Key = Union[str, Callable[..., str]]
 
@@ -159,37 +164,17 @@ class Client(Base):
             specs = self._candidate(name, value, options)
         return Acquire(self, specs, wait, lambda held: held[0], on_loss, None, words)
 
-    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
-               **options: "Unpack[Terms]") -> Callable[[F], F]:
+    @overload
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: None = None,
+               **options: "Unpack[Terms]") -> Callable[[F], F]: ...
+
+    @overload
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: B, **options: "Unpack[Terms]"
+               ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, Union[R, B]]]]: ...
+
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: "Unpack[Terms]") -> Any:
         """Decorates a coroutine function, or a plain one, which becomes one; as Client.locked of distlock."""
-
-        def decorate(function: F) -> F:
-            refuse_later(function, awaits=True)
-
-            @functools.wraps(function)
-            async def call(*args: Any, **kwargs: Any) -> Any:
-                name = key(*args, **kwargs) if callable(key) else key
-                request = self.lock(name, wait=wait, **options)
-                try:
-                    await request.__aenter__()
-                except Busy:
-                    if busy is None:
-                        raise
-                    return busy
-                try:
-                    result = function(*args, **kwargs)
-                    if inspect.isawaitable(result):
-                        result = await result
-                    refuse_unrun(function, result)
-                except BaseException as error:
-                    await request.__aexit__(type(error), error, error.__traceback__)
-                    raise
-                await request.__aexit__(None, None, None)
-                return result
-
-            return cast(F, call)
-
-        return decorate
+        return functools.partial(decorated_for_a_loop, self.lock, key, wait, busy, options)
 
     async def inspect(self, key: str, *, namespace: str = "", max_waiters: Optional[int] = None) -> LockInfo:
         """Who holds a lock and who waits for it."""

@@ -13,23 +13,25 @@ from typing import (
     List,
     Mapping,
     Optional,
+    ParamSpec,
     Sequence,
     Tuple,
     TypeVar,
     Union,
     cast,
+    overload,
 )
 
 from distlock import _convert
 from distlock._access import ChannelOptions, access
 from distlock._core import Core
-from distlock._decorated import refuse_later, refuse_unrun
+from distlock._decorated import decorated
 from distlock._held import Claim, Holding, call_back, closed_or
 from distlock._options import Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
 from distlock._words import NONE, arguments
-from distlock.errors import Busy, Refused
+from distlock.errors import Refused
 from distlock.hooks import Observer
 from distlock.protocols import Locks
 from distlock.types import Lock, Mode, Options, Outcome, Queued, Terms, Tls
@@ -39,8 +41,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Key = Union[str, Callable[..., str]]
+B = TypeVar("B")
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Loss:
@@ -105,12 +110,6 @@ class Held(Holding):
         if answer is None:
             return Outcome.ALREADY_GONE
         return cast(Outcome, answer.get(timeout) or Outcome.UNKNOWN)
-
-    def release_soon(self) -> None:
-        """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
-        this client finds it free."""
-        if self.cause != "FORKED":
-            self._give_back()
 
     def downgrade(self) -> None:
         """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""
@@ -310,36 +309,18 @@ class Client(Queries):
             specs = self._candidate(name, value, options)
         return Acquire(self, specs, wait, lambda held: held[0], on_loss, None, words)
 
-    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None,
-               **options: "Unpack[Terms]") -> Callable[[F], F]:
+    @overload
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: None = None,
+               **options: "Unpack[Terms]") -> Callable[[F], F]: ...
+
+    @overload
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: B,
+               **options: "Unpack[Terms]") -> Callable[[Callable[P, R]], Callable[P, Union[R, B]]]: ...
+
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: "Unpack[Terms]") -> Any:
         """Decorates a function: each call holds the lock. key: may be a function of the call's arguments. busy: what a
         call returns instead of raising Busy, such as distlock.SKIP."""
-
-        def decorate(function: F) -> F:
-            refuse_later(function)
-
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                name = key(*args, **kwargs) if callable(key) else key
-                request = self.lock(name, wait=wait, **options)
-                try:
-                    request.__enter__()
-                except Busy:
-                    if busy is None:
-                        raise
-                    return busy
-                try:
-                    result = function(*args, **kwargs)
-                    refuse_unrun(function, result)
-                except BaseException as error:
-                    request.__exit__(type(error), error, error.__traceback__)
-                    raise
-                request.__exit__(None, None, None)
-                return result
-
-            return cast(F, call)
-
-        return decorate
+        return functools.partial(decorated, self.lock, key, wait, busy, options)
 
     def drained(self, timeout: Optional[float] = None) -> bool:
         """Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Brokers' addresses, how to reach them, and what this process shows of itself.
 
-use std::{env, fs, time::Duration};
+use std::{env, fs, path::PathBuf, time::Duration};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
+use crate::client::{Settings, Tls};
 use crate::error::{Error, Refusal};
 use crate::link::{Nanos, SECOND};
 use crate::v1::ProcessClaim;
@@ -25,60 +26,124 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Cuts a list that is separated by commas into addresses, each once. "": DISTLOCK_SERVER, else the local socket where
-/// that exists, else loopback.
-pub fn addresses(text: &str) -> Result<Vec<String>, Error> {
-    let local = || if fs::exists(SOCKET).unwrap_or(false) { SOCKET } else { "127.0.0.1:7420" }.to_string();
-    let text = Some(text.to_string()).filter(|text| !text.is_empty()).or_else(|| variable("DISTLOCK_SERVER"));
-    let mut found = Vec::new();
-    for one in text.unwrap_or_else(local).split(',').map(str::trim).filter(|one| !one.is_empty()) {
-        let one = if one.starts_with('/') { format!("unix://{one}") } else { one.to_string() };
-        endpoint(&one)?;
-        if keeps_secrets(&one)
-            && let Err(why) = token()
-        {
-            return Err(invalid(format!("DISTLOCK_TOKEN_FILE: {why}")));
+/// Whom a client believes, and how it proves who it is: as its settings say, else the variables of the environment.
+#[derive(Default)]
+pub struct Access {
+    tls: Tls,
+    is_given: bool, // tls, by the program
+    token: String,
+    token_file: Option<PathBuf>,
+}
+
+impl Access {
+    pub fn new(settings: &Settings) -> Result<Access, Error> {
+        let file = |name: &str| variable(name).map(PathBuf::from);
+        let from_environment = || Tls {
+            ca: file("DISTLOCK_TLS_CA"),
+            cert: file("DISTLOCK_TLS_CERT"),
+            key: file("DISTLOCK_TLS_KEY"),
+            server_name: variable("DISTLOCK_TLS_SERVER_NAME"),
+        };
+        let (tls, is_given) = (settings.tls.clone().unwrap_or_else(from_environment), settings.tls.is_some());
+        let (token, token_file) = match (&settings.token, &settings.token_file) {
+            (Some(_), Some(_)) => return Err(invalid("give token or token_file, not both")),
+            (Some(token), None) if !is_token(token) => {
+                return Err(invalid("token: it must be one word of 1 to 16 KiB"));
+            }
+            (Some(token), None) => (token.clone(), None),
+            (None, path) => (String::new(), path.clone().or_else(|| file("DISTLOCK_TOKEN_FILE"))),
+        };
+        Ok(Access { tls, is_given, token, token_file })
+    }
+
+    /// Cuts a list that is separated by commas into addresses, each once. "": DISTLOCK_SERVER, else the local socket
+    /// where that exists, else loopback.
+    pub fn addresses(&self, text: &str) -> Result<Vec<String>, Error> {
+        let local = || if fs::exists(SOCKET).unwrap_or(false) { SOCKET } else { "127.0.0.1:7420" }.to_string();
+        let text = Some(text.to_string()).filter(|text| !text.is_empty()).or_else(|| variable("DISTLOCK_SERVER"));
+        let mut found = Vec::new();
+        for one in text.unwrap_or_else(local).split(',').map(str::trim).filter(|one| !one.is_empty()) {
+            let one = if one.starts_with('/') { format!("unix://{one}") } else { one.to_string() };
+            self.endpoint(&one)?;
+            if keeps_secrets(&one)
+                && let Err(why) = self.token()
+            {
+                return Err(invalid(format!("the token's file: {why}")));
+            }
+            found.extend(Some(one.clone()).filter(|one| !found.contains(one)));
         }
-        found.extend(Some(one.clone()).filter(|one| !found.contains(one)));
+        if found.is_empty() {
+            return Err(invalid("the address names no broker; write host:port, tls://host:port or unix:///path"));
+        }
+        if self.is_given && !found.iter().any(|one| one.starts_with("tls:")) {
+            return Err(invalid("tls is given, and no address begins with tls:"));
+        }
+        Ok(found)
     }
-    let none = || invalid("the address names no broker; write host:port, tls://host:port or unix:///path");
-    Some(found).filter(|found| !found.is_empty()).ok_or_else(none)
+
+    /// How to reach an address, with the settings of "Messages and connection" in session.md. Reads certificates anew.
+    pub fn endpoint(&self, address: &str) -> Result<Endpoint, Error> {
+        let wrong = || invalid(format!("{address:?} is no address; write host:port, tls://host:port or unix:///path"));
+        let is_unix = address.starts_with("unix:");
+        let target = match address.strip_prefix("tls://") {
+            Some(place) => format!("https://{place}"),
+            None if is_unix => address.to_string(),
+            None => format!("http://{address}"),
+        };
+        let mut made = Endpoint::from_shared(target).map_err(|_| wrong())?;
+        if !is_unix && (made.uri().port_u16().is_none_or(|port| port == 0) || made.uri().path() != "/") {
+            return Err(wrong());
+        }
+        if made.uri().scheme_str() == Some("https") {
+            made = made.tls_config(self.tls()?).map_err(|error| invalid(format!("TLS, ca, cert, key: {error:?}")))?;
+        }
+        let time = Duration::from_secs;
+        let made = made.connect_timeout(time(5)).http2_keep_alive_interval(time(10)).keep_alive_timeout(time(5));
+        Ok(made.keep_alive_while_idle(true))
+    }
+
+    fn tls(&self) -> Result<ClientTlsConfig, Error> {
+        let name = |field: &str| match self.is_given {
+            true => format!("tls.{field}"),
+            false => format!("DISTLOCK_TLS_{}", field.to_uppercase()),
+        };
+        let read = |field: &str, path: &Option<PathBuf>| {
+            let wrong = |error| invalid(format!("{}: its file cannot be read: {error}", name(field)));
+            path.as_ref().map(fs::read).transpose().map_err(wrong)
+        };
+        let config = match read("ca", &self.tls.ca)? {
+            Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        let config = match (read("cert", &self.tls.cert)?, read("key", &self.tls.key)?) {
+            (Some(cert), Some(key)) => config.identity(Identity::from_pem(cert, key)),
+            (None, None) => config,
+            _ => {
+                let (cert, key) = (name("cert"), name("key"));
+                return Err(invalid(format!("{cert} and {key} belong together: give both, or none")));
+            }
+        };
+        Ok(self.tls.server_name.iter().fold(config, |config, name| config.domain_name(name)))
+    }
+
+    /// The token, "" without one; or why its file holds none.
+    fn token(&self) -> Result<String, String> {
+        let Some(path) = &self.token_file else { return Ok(self.token.clone()) };
+        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let token = text.trim();
+        let must = || format!("{} must hold the token alone, in one line of at most 16 KiB", path.display());
+        is_token(token).then(|| token.into()).ok_or_else(must)
+    }
+
+    /// What is shown to this address now; "" when there is no token that can be shown there.
+    pub fn authorization(&self, address: &str) -> String {
+        let token = self.token().ok().filter(|token| !token.is_empty() && keeps_secrets(address));
+        token.map_or(String::new(), |token| format!("Bearer {token}"))
+    }
 }
 
-/// How to reach an address, with the settings of "Messages and connection" in session.md. Reads certificates anew.
-pub fn endpoint(address: &str) -> Result<Endpoint, Error> {
-    let wrong = || invalid(format!("{address:?} is no address; write host:port, tls://host:port or unix:///path"));
-    let is_unix = address.starts_with("unix:");
-    let target = match address.strip_prefix("tls://") {
-        Some(place) => format!("https://{place}"),
-        None if is_unix => address.to_string(),
-        None => format!("http://{address}"),
-    };
-    let mut made = Endpoint::from_shared(target).map_err(|_| wrong())?;
-    if !is_unix && (made.uri().port_u16().is_none_or(|port| port == 0) || made.uri().path() != "/") {
-        return Err(wrong());
-    }
-    if made.uri().scheme_str() == Some("https") {
-        made = made.tls_config(tls()?).map_err(|error| invalid(format!("DISTLOCK_TLS_CA, _CERT, _KEY: {error:?}")))?;
-    }
-    let seconds = Duration::from_secs;
-    let made = made.connect_timeout(seconds(5)).http2_keep_alive_interval(seconds(10)).keep_alive_timeout(seconds(5));
-    Ok(made.keep_alive_while_idle(true))
-}
-
-fn tls() -> Result<ClientTlsConfig, Error> {
-    let wrong = |name: &str, error| invalid(format!("{name}: its file cannot be read: {error}"));
-    let read = |name: &str| variable(name).map(fs::read).transpose().map_err(|error| wrong(name, error));
-    let config = match read("DISTLOCK_TLS_CA")? {
-        Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
-        None => ClientTlsConfig::new().with_native_roots(),
-    };
-    let config = match (read("DISTLOCK_TLS_CERT")?, read("DISTLOCK_TLS_KEY")?) {
-        (Some(cert), Some(key)) => config.identity(Identity::from_pem(cert, key)),
-        (None, None) => config,
-        _ => return Err(invalid("DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY belong together: give both, or none")),
-    };
-    Ok(variable("DISTLOCK_TLS_SERVER_NAME").into_iter().fold(config, |config, name| config.domain_name(name)))
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 16 << 10 && text.bytes().all(|c| c.is_ascii_graphic())
 }
 
 /// Whether a token may be shown there: it leaves this machine in no plain text.
@@ -86,19 +151,16 @@ fn keeps_secrets(address: &str) -> bool {
     ["tls://", "unix:", "127.", "localhost:", "[::1]:"].iter().any(|safe| address.starts_with(safe))
 }
 
-/// The token in the file that DISTLOCK_TOKEN_FILE names, "" without one; or why it holds none.
-fn token() -> Result<String, String> {
-    let Some(path) = variable("DISTLOCK_TOKEN_FILE") else { return Ok(String::new()) };
-    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let token = text.trim();
-    let good = !token.is_empty() && text.len() <= 16 << 10 && token.bytes().all(|c| c.is_ascii_graphic());
-    good.then(|| token.into()).ok_or_else(|| format!("{path} must hold the token alone, in one line of at most 16 KiB"))
-}
-
-/// What the file says now; "" when there is no token that can be shown to this address.
-pub fn authorization(address: &str) -> String {
-    let token = token().ok().filter(|token| !token.is_empty() && keeps_secrets(address));
-    token.map_or(String::new(), |token| format!("Bearer {token}"))
+/// user@host:pid of this process, as distlockctl says it, cut to what a broker takes.
+pub fn owner() -> String {
+    let uid = nix::unistd::geteuid();
+    let user = nix::unistd::User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid{uid}"), |user| user.name);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut named = format!("{user}@{host}:{}", std::process::id());
+    while named.len() > 256 {
+        named.pop();
+    }
+    named
 }
 
 /// This process, for a broker on the same machine that sees its end. None where the kernel has no pidfds.

@@ -2,17 +2,19 @@
 //! What programs use.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tokio::task::spawn_blocking;
 
-use crate::channel::{addresses, claim, invalid, now};
+use crate::channel::{Access, claim, invalid};
 use crate::core::Core;
 use crate::engine::{GIVEN_BACK, Granted, Request, Seen, Stats, Table, Told};
 use crate::error::{Error, Lost, Refusal};
 use crate::link::{Nanos, nanos};
+use crate::testing;
 use crate::v1::{AcquireQueued, LockMode, LockSpec, ReleaseOutcome};
 
 type Queued = Arc<dyn Fn(AcquireQueued) + Send + Sync>;
@@ -48,6 +50,24 @@ pub struct Settings {
     pub unreachable_after: Option<Duration>,
     /// Locks do not end with this process, because others act under them.
     pub outlives_process: bool,
+    /// Without it the variables DISTLOCK_TLS_CA, _CERT, _KEY and _SERVER_NAME.
+    pub tls: Option<Tls>,
+    /// The bearer token, else that of `token_file`, else of the file that DISTLOCK_TOKEN_FILE names.
+    pub token: Option<String>,
+    /// A file with the token alone, which is read again with each heartbeat.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Files for `tls://` addresses, as PEM. They are read again at each connect.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// The broker's authorities; without it the system's.
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate, and its key.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// The name that the broker's certificate must have, if it is not the host of the address.
+    pub server_name: Option<String>,
 }
 
 /// A connection to the brokers: one session for all locks of the process. Clones are the same client, which closes
@@ -68,11 +88,22 @@ impl Client {
     /// `unix:///path`, `host:port` or `tls://host:port`; "" is DISTLOCK_SERVER, else the local socket, else loopback.
     pub fn connect(address: &str, settings: Settings) -> Result<Client, Error> {
         let program = || std::env::args().next().unwrap_or_default().rsplit('/').next().unwrap_or_default().to_string();
-        let mut table = Table::new(addresses(address)?);
+        let access = Access::new(&settings)?;
+        let mut table = Table::new(access.addresses(address)?);
         table.label = settings.label.unwrap_or_else(program).chars().take(64).collect(); // at most 256 bytes
         table.unreachable_after = settings.unreachable_after.map(nanos);
         table.claim = claim().filter(|_| !settings.outlives_process);
-        Ok(Client(Arc::new(Owner(Core::start(table)?))))
+        Ok(Client(Arc::new(Owner(Core::new(table, access, None).start()?))))
+    }
+
+    /// A client of a test's broker.
+    pub(crate) fn inside(mut table: Table, settings: Settings, broker: Arc<testing::Inside>) -> Client {
+        table.unreachable_after = settings.unreachable_after.map(nanos);
+        Client(Arc::new(Owner(Core::new(table, Access::default(), Some(broker)))))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0.0
     }
 
     /// A mutex. `spec` is a key, or a `LockSpec` with other terms too, such as an owner, a ttl or `resume`.
@@ -92,9 +123,12 @@ impl Client {
 
     /// Takes up to 64 different locks, all or nothing. The order does not matter: callers never wait in a circle.
     /// Dropping the future withdraws the request.
-    pub async fn lock_all(&self, specs: Vec<LockSpec>, options: &Options) -> Result<Vec<Guard>, Error> {
+    pub async fn lock_all(&self, mut specs: Vec<LockSpec>, options: &Options) -> Result<Vec<Guard>, Error> {
         if specs.is_empty() {
             return Err(invalid("no lock is named"));
+        }
+        for spec in specs.iter_mut().filter(|spec| spec.owner.is_empty() && !spec.reentrant) {
+            spec.owner.clone_from(&self.0.0.owner);
         }
         let ((told, heard), owner, core) = (oneshot::channel(), self.0.clone(), &self.0.0);
         let answer = move |granted: Granted| {
@@ -102,7 +136,7 @@ impl Client {
             let _ = told.send(granted.map(|all| all.into_iter().map(guard).collect::<Vec<_>>()));
         };
         // The program's function has a thread of its own: one that blocks keeps no heartbeat.
-        let run = |told: Queued| move |queued| drop(spawn_blocking(move || told(queued)));
+        let run = |told: Queued| move |queued| drop(thread::Builder::new().spawn(move || told(queued)));
         let on_queued = options.on_queued.clone().map(|told| Box::new(run(told)) as Told<AcquireQueued>);
         let request = Request { specs, answer: Some(Box::new(answer)), on_queued, ..Request::default() };
         let first = core.with(|table, now| table.acquire(request, options.wait.map(nanos), now));
@@ -119,6 +153,12 @@ impl Client {
     /// Counts of this client's locks.
     pub fn stats(&self) -> Stats {
         self.0.0.with(|table, now| table.stats(now))
+    }
+
+    /// Waits until this client holds nothing, waits for nothing, and brokers have confirmed what it gave back: for a
+    /// shutdown that lets the work end, before `close`.
+    pub async fn drained(&self) {
+        let _ = self.0.0.drained.subscribe().wait_for(|drained| *drained).await;
     }
 
     /// Changes when the broker goes down and locks cannot move to another one: they are lost after this time.
@@ -198,7 +238,7 @@ impl Guard {
 
     /// As `is_held`, and why not. After a release the cause is GIVEN_BACK.
     pub fn check(&self) -> Result<(), Lost> {
-        if now() >= self.seen.deadline.load(Relaxed) {
+        if self.owner.0.now() >= self.seen.deadline.load(Relaxed) {
             // Under the mutex, so that an ack of this moment cannot extend a lease that is reported as lost.
             self.with(|table, id, now| table.notice(id, now));
         }
@@ -207,7 +247,7 @@ impl Guard {
 
     /// How long the lock is held without further word from the broker. Renewals prolong it by themselves.
     pub fn valid_for(&self) -> Duration {
-        let left = if self.is_held() { self.seen.deadline.load(Relaxed) - now() } else { 0 };
+        let left = if self.is_held() { self.seen.deadline.load(Relaxed) - self.owner.0.now() } else { 0 };
         Duration::from_nanos(left.max(0) as u64)
     }
 

@@ -11,19 +11,23 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, spawn_blocking, yield_now};
 use tonic::{Request, Status};
 
-use crate::channel::{authorization, endpoint, now};
+use crate::channel::{Access, now, owner};
 use crate::engine::Table;
-use crate::error::{Error, Refusal, UNREACHABLE};
+use crate::error::{Error, Refusal, UNREACHABLE, innermost};
 use crate::link::{Nanos, SECOND};
+use crate::testing;
 use crate::v1::{SessionRequest, lock_service_client::LockServiceClient, session_command::Command};
 
-#[derive(Default)]
 pub struct Core {
     table: Mutex<Table>,
+    access: Access,
+    pub owner: String,             // of locks whose caller names none
     wake: Notify,                  // has the timer look again
     more: [Notify; 2],             // wakes the writer of a link
     beaten: [Notify; 2],           // a heartbeat has left
     pub over: watch::Sender<bool>, // the thread has ended
+    pub drained: watch::Sender<bool>,
+    pub broker: Option<Arc<testing::Inside>>, // of a test, in the place of the thread
 }
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -39,28 +43,51 @@ impl hyper::rt::Executor<Task> for Tasks {
 }
 
 impl Core {
-    pub fn start(table: Table) -> Result<Arc<Core>, Error> {
-        let core = Arc::new(Core { table: Mutex::new(table), ..Core::default() });
+    /// Without its thread.
+    pub fn new(table: Table, access: Access, broker: Option<Arc<testing::Inside>>) -> Arc<Core> {
+        let (more, beaten) = <([Notify; 2], [Notify; 2])>::default();
+        let (over, drained) = (watch::Sender::new(false), watch::Sender::new(true));
+        let (table, wake, owner) = (Mutex::new(table), Notify::new(), owner());
+        Arc::new(Core { table, access, owner, wake, more, beaten, over, drained, broker })
+    }
+
+    pub fn start(self: Arc<Core>) -> Result<Arc<Core>, Error> {
         let failed = |error: std::io::Error| Refusal::new(UNREACHABLE, format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (inner, thread) = (core.clone(), std::thread::Builder::new().name("distlock".into()));
+        let (inner, thread) = (self.clone(), std::thread::Builder::new().name("distlock".into()));
         thread.spawn(move || runtime.block_on(inner.run())).map_err(failed)?;
-        Ok(core)
+        Ok(self)
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.broker.as_ref().map_or_else(now, |broker| broker.now())
     }
 
     /// Calls a method of the table under the mutex, has the streams send what it leads to, then runs its effects.
     pub fn with<R>(&self, call: impl FnOnce(&mut Table, Nanos) -> R) -> R {
+        let result = self.step(call);
+        self.broker.iter().for_each(|broker| broker.pump());
+        result
+    }
+
+    /// As `with`, but for the test's broker.
+    pub fn step<R>(&self, call: impl FnOnce(&mut Table, Nanos) -> R) -> R {
         let mut table = self.table.lock().expect("no panic");
-        let result = call(&mut table, now());
+        let result = call(&mut table, self.now());
         table.leave_when_empty();
         table.links.iter().zip(&self.more).filter(|(link, _)| link.ready()).for_each(|(_, more)| more.notify_one());
         if table.wake() < table.armed || table.is_over() {
             table.armed = table.wake();
             self.wake.notify_one();
         }
-        let effects = std::mem::take(&mut table.effects);
+        let is_drained = table.is_drained();
+        self.drained.send_if_modified(|was| std::mem::replace(was, is_drained) != is_drained);
+        let (effects, is_over) = (std::mem::take(&mut table.effects), table.is_over());
         drop(table);
         effects.into_iter().for_each(|effect| effect());
+        if is_over && self.broker.is_some() {
+            self.over.send_replace(true);
+        }
         result
     }
 
@@ -100,7 +127,7 @@ impl Core {
     async fn stream(self: Arc<Core>, l: usize, session: u64, address: String, tasks: Tasks) {
         let end = tokio::select! {
             end = self.clone().read(l, session, address.clone(), tasks) => end,
-            () = self.show(l, session, address) => Ok(()), // it has no end
+            () = self.clone().show(l, session, address) => Ok(()), // it has no end
         };
         self.with_link(l, session, |table, now| {
             let failure = end.err().map(Refusal::from);
@@ -114,7 +141,9 @@ impl Core {
     /// Reads until the call ends.
     async fn read(self: Arc<Core>, l: usize, session: u64, address: String, tasks: Tasks) -> Result<(), Status> {
         // Files may be slow to read: no heartbeat of the other session waits for them.
-        let looked = spawn_blocking(move || (endpoint(&address), authorization(&address))).await;
+        let core = self.clone();
+        let looked =
+            spawn_blocking(move || (core.access.endpoint(&address), core.access.authorization(&address))).await;
         let (endpoint, shown) = looked.map_err(|error| failed(&error))?;
         let endpoint = endpoint.map_err(|error| failed(&error))?.executor(tasks);
         let channel = endpoint.connect().await.map_err(|error| failed(&error))?;
@@ -125,7 +154,7 @@ impl Core {
             request.metadata_mut().insert("authorization", value);
         }
         self.with_link(l, session, |table, _| table.links[l].shown = shown);
-        let mut events = LockServiceClient::new(channel).session(request).await?.into_inner();
+        let mut events = LockServiceClient::new(channel).session(request).await.map_err(hung_up)?.into_inner();
         while let Some(response) = events.message().await? {
             let all = |table: &mut Table, now| response.events.into_iter().for_each(|one| table.on_event(l, one, now));
             self.with_link(l, session, all);
@@ -151,20 +180,27 @@ impl Core {
     }
 
     /// Brings a token that has changed to the session with each heartbeat, which does not wait for the file.
-    async fn show(&self, l: usize, session: u64, address: String) {
+    async fn show(self: Arc<Core>, l: usize, session: u64, address: String) {
         loop {
             self.beaten[l].notified().await;
-            let shown = look(address.clone()).await;
+            let (core, address) = (self.clone(), address.clone());
+            let shown = spawn_blocking(move || core.access.authorization(&address)).await.unwrap_or_default();
             self.with_link(l, session, |table, _| table.show(l, shown));
         }
     }
 }
 
-async fn look(address: String) -> String {
-    spawn_blocking(move || authorization(&address)).await.unwrap_or_default()
+/// Of a connection that ended before the broker has spoken.
+fn hung_up(status: Status) -> Status {
+    let Some(why) = status.source() else { return status };
+    Status::unavailable(format!(
+        "{}; the broker hung up before it spoke: it may want a client certificate, or TLS (the address is \
+         tls://host:port then), or have as many connections of this caller as its limit max-connections-per-peer \
+         allows (make one client for a process)",
+        innermost(why)
+    ))
 }
 
-/// The cause that says most.
 fn failed(error: &dyn Cause) -> Status {
-    error.source().map_or_else(|| Status::unavailable(error.to_string()), failed)
+    Status::unavailable(innermost(error))
 }

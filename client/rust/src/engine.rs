@@ -258,6 +258,11 @@ impl Table {
         Stats { held: held().count(), waiting, at_risk: held().filter(|lease| self.at_risk(lease, now)).count() }
     }
 
+    /// Nothing is held, waited for, or on its way back.
+    pub fn is_drained(&self) -> bool {
+        self.is_over() || self.held.is_empty() && self.waiting.is_empty() && self.backs.is_empty()
+    }
+
     fn wants_stream(&self) -> bool {
         !self.closed && self.links[self.present].session == 0
     }

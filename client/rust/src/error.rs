@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why there is no lock, or no lock any more.
 
+use std::error::Error as Cause;
+
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -78,6 +80,11 @@ impl From<v1::Refusal> for Refusal {
     }
 }
 
+/// The cause that says most.
+pub(crate) fn innermost(error: &dyn Cause) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost)
+}
+
 impl From<Status> for Refusal {
     fn from(status: Status) -> Refusal {
         let own = match status.code() {
@@ -89,7 +96,8 @@ impl From<Status> for Refusal {
             _ => UNREACHABLE, // the connection broke: gRPC itself has several codes for that
         };
         let reason = status.get_details_error_info().map_or(own.into(), |info| info.reason);
-        let mut refusal = Refusal::new(&reason, format!("{} ({:?})", status.message(), status.code()));
+        let message = status.source().map_or_else(|| status.message().into(), innermost);
+        let mut refusal = Refusal::new(&reason, format!("{message} ({:?})", status.code()));
         let pause = status.get_details_retry_info().and_then(|info| info.retry_delay);
         refusal.wire.retry_after = pause.and_then(|pause| wire(nanos(pause)));
         refusal

@@ -8,6 +8,7 @@ mod engine;
 mod error;
 mod link;
 mod moves;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,6 @@ pub mod v1 {
     tonic::include_proto!("distlock.v1");
 }
 
-pub use client::{Client, Guard, Mutex, Options, RwLock, Semaphore, Settings};
+pub use client::{Client, Guard, Mutex, Options, RwLock, Semaphore, Settings, Tls};
 pub use engine::Stats;
 pub use error::{Error, Lost, Refusal};

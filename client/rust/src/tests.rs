@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::channel::Access;
+use crate::client::{Settings, Tls};
 use crate::engine::{Granted, Request, Seen, Table};
 use crate::error::Refusal;
 use crate::link::{MS, NEVER, Nanos, SECOND, wire};
@@ -254,4 +256,29 @@ fn stats_count_locks() {
     stage.break_off(0, None);
     let stats = stage.table.stats(stage.now);
     assert_eq!((stats.held, stats.waiting, stats.at_risk), (1, 1, 1));
+}
+
+#[test]
+fn what_a_client_shows_of_itself() {
+    let settings = |token: &str, file: Option<&str>| Settings {
+        token: (!token.is_empty()).then(|| token.into()),
+        token_file: file.map(Into::into),
+        ..Settings::default()
+    };
+    let access = Access::new(&settings("one", None)).ok().unwrap();
+    for address in ["unix:///s", "tls://a:1", "127.0.0.1:1", "localhost:1", "[::1]:1"] {
+        assert_eq!(access.authorization(address), "Bearer one");
+    }
+    assert_eq!(access.authorization("10.0.0.1:1"), "", "not in plain text through a network");
+    let problem = |settings, address: &str| {
+        Access::new(&settings).and_then(|access| access.addresses(address)).err().map(|error| error.to_string())
+    };
+    let told = |problem: Option<String>, why: &str| assert!(problem.as_ref().unwrap().contains(why), "{problem:?}");
+    told(problem(settings("one", Some("f")), ""), "token or token_file, not both");
+    told(problem(settings("two words", None), ""), "must be one word");
+    told(problem(settings("", Some("/nosuch")), "unix:///s"), "the token's file: /nosuch: ");
+    told(problem(settings("", Some("/proc/self/limits")), "unix:///s"), "must hold the token alone");
+    assert_eq!(problem(settings("", Some("/nosuch")), "10.0.0.1:1"), None, "it is not shown there");
+    let tls = Settings { tls: Some(Tls::default()), ..Settings::default() };
+    told(problem(tls, "127.0.0.1:1"), "no address begins with tls:");
 }

@@ -2,107 +2,15 @@
 //! The crate with a real broker and its embedded store: DISTLOCKD=PROGRAM cargo test --test real. Without that variable
 //! nothing is tested here.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+mod world;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use distlock::v1::{LockMode, LockSpec, ReleaseOutcome};
-use distlock::{Client, Error, Options, Settings, Stats};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-static WORLDS: AtomicU32 = AtomicU32::new(0);
-
-/// A broker in a folder of its own, whose store outlives it.
-struct World {
-    program: String,
-    folder: PathBuf,
-    broker: Child,
-}
-
-impl World {
-    fn start() -> Option<World> {
-        let program = std::env::var("DISTLOCKD").ok()?;
-        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("dlrust{}.{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let broker = launch(&program, &folder);
-        Some(World { program, folder, broker })
-    }
-
-    fn address(&self) -> String {
-        format!("unix://{}/b.sock", self.folder.display())
-    }
-
-    fn client(&self) -> Client {
-        let settings = Settings { unreachable_after: Some(PATIENCE), ..Settings::default() };
-        Client::connect(&self.address(), settings).unwrap()
-    }
-
-    fn kill(&mut self) {
-        self.broker.kill().unwrap();
-        self.broker.wait().unwrap();
-    }
-
-    fn launch(&mut self) {
-        self.broker = launch(&self.program, &self.folder);
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = self.broker.kill();
-        let _ = self.broker.wait();
-        if let Ok(store) = std::fs::read_to_string(self.folder.join("store/store.pid")) {
-            let _ = Command::new("kill").arg(store.trim()).status();
-        }
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
-    }
-}
-
-fn launch(program: &str, folder: &Path) -> Child {
-    let listen = format!("unix://{}/b.sock", folder.display());
-    Command::new(program)
-        .args(["--listen", &listen, "--embedded-dir"])
-        .arg(folder.join("store"))
-        .args([
-            "--http",
-            "",
-            "--failover-hold-off",
-            "0",
-            "--validity",
-            "20s",
-            "--default-ttl",
-            "60s",
-            "--store-timeout",
-            "30s",
-        ])
-        .stdout(Stdio::null())
-        .stderr(std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap())
-        .spawn()
-        .unwrap()
-}
-
-async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn reason(error: Error) -> String {
-    match error {
-        Error::Refused(refusal) => refusal.reason,
-        other => other.to_string(),
-    }
-}
-
-fn one_try() -> Options {
-    Options::wait(Duration::ZERO)
-}
+use distlock::{Client, Error, Options, Settings, Stats, Tls};
+use world::{PATIENCE, World, eventually, one_try, reason};
 
 #[tokio::test]
 async fn all_kinds_of_locks() {
@@ -201,4 +109,108 @@ async fn what_is_given_back_without_a_broker_is_free_as_soon_as_there_is_one() {
     let began = Instant::now();
     world.client().mutex("k", Options::wait(PATIENCE)).lock().await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "long before its ttl of 60 s: {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn whoever_names_no_owner_is_named() {
+    let Some(world) = World::start() else { return };
+    let (one, other) = (world.client(), world.client());
+    let _held = one.mutex("k", Options::default()).lock().await.unwrap();
+    let spec = LockSpec { owner: "me".into(), reentrant: true, ..LockSpec::from("r") };
+    let _again = one.mutex(spec, Options::default()).lock().await.unwrap();
+    let mut owners = Vec::new();
+    for key in ["k", "r"] {
+        let Err(Error::Refused(busy)) = other.mutex(key, one_try()).lock().await else { panic!("it is held") };
+        owners.push(busy.wire.holders[0].owner.clone());
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let end = format!("@{}:{}", host.trim(), std::process::id());
+    assert!(owners[0].strip_suffix(&end).is_some_and(|user| !user.is_empty()), "{owners:?}");
+    assert_eq!(owners[1], "me");
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_until_all_is_given_back() {
+    let Some(world) = World::start() else { return };
+    let (one, other) = (world.client(), world.client());
+    one.drained().await;
+    let held = one.mutex("k", Options::default()).lock().await.unwrap();
+    let soon =
+        |client: Client| async move { tokio::time::timeout(Duration::from_millis(50), client.drained()).await.is_ok() };
+    assert!(!soon(one.clone()).await);
+    drop(held);
+    one.drained().await;
+    let held = other.mutex("k", one_try()).lock().await.expect("the broker has confirmed it");
+    let waits = tokio::spawn({
+        let mutex = one.mutex("k", Options::default());
+        async move { mutex.lock().await.map(drop) }
+    });
+    eventually("it waits", || one.stats().waiting == 1).await;
+    assert!(!soon(one.clone()).await);
+    drop(held);
+    waits.await.unwrap().unwrap();
+    one.drained().await;
+    let _held = one.mutex("k", Options::default()).lock().await.unwrap();
+    one.close().await;
+    one.drained().await;
+}
+
+/// ca.pem, and what it has signed: broker.pem and client.pem with their keys.
+fn make_certificates(folder: &Path) {
+    let openssl = |words: &str| {
+        let made = Command::new("openssl").current_dir(folder).args(words.split(' ')).stderr(Stdio::null()).status();
+        assert!(made.unwrap().success(), "openssl {words}");
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!("req -x509 {key} -days 2 -subj /CN=test-ca -keyout ca.key -out ca.pem"));
+    for (name, names) in [("broker", "DNS:localhost,IP:127.0.0.1"), ("client", "DNS:client.test")] {
+        std::fs::write(folder.join(format!("{name}.ext")), format!("subjectAltName={names}\n")).unwrap();
+        openssl(&format!("req {key} -subj /CN={name} -keyout {name}.key -out {name}.csr"));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile {name}.ext -out \
+             {name}.pem"
+        ));
+    }
+}
+
+#[tokio::test]
+async fn each_client_has_its_own_certificates_and_token() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some(world) = World::prepare(|folder| {
+        make_certificates(folder);
+        let text = |name: &str| folder.join(name).display().to_string();
+        let mut more = vec!["--listen".into(), format!("127.0.0.1:{port}"), "--allow-all".into()];
+        for (flag, name) in [("--tls-cert", "broker.pem"), ("--tls-key", "broker.key"), ("--tls-client-ca", "ca.pem")] {
+            more.extend([flag.into(), text(name)]);
+        }
+        more
+    }) else {
+        return;
+    };
+    let pem = |name: &str| Some(world.folder.join(name));
+    let right = Tls { ca: pem("ca.pem"), cert: pem("client.pem"), key: pem("client.key"), server_name: None };
+    let address = format!("tls://localhost:{port}");
+    let connect = |tls: Tls| {
+        let settings = Settings { tls: Some(tls), unreachable_after: Some(PATIENCE), ..Settings::default() };
+        Client::connect(&address, settings)
+    };
+    let dl = connect(right.clone()).unwrap();
+    let held = dl.mutex("k", Options::default()).lock().await.unwrap();
+    for (tls, why) in [
+        (Tls { cert: None, key: None, ..right.clone() }, "may want a client certificate"),
+        (Tls { ca: None, ..right.clone() }, "UnknownIssuer"),
+        (Tls { server_name: Some("other.test".into()), ..right.clone() }, "not valid for name"),
+    ] {
+        let settings = Settings { tls: Some(tls), ..Settings::default() };
+        let other = Client::connect(&address, settings).unwrap();
+        let refused = other.mutex("k", one_try()).lock().await.err().unwrap().to_string();
+        assert!(refused.contains("UNREACHABLE") && refused.contains(why), "{refused}");
+    }
+    let plain = Client::connect(&format!("localhost:{port}"), Settings::default()).unwrap();
+    let refused = plain.mutex("k", one_try()).lock().await.err().unwrap().to_string();
+    assert!(refused.contains("or TLS (the address is tls://host:port then)"), "{refused}");
+    assert!(held.is_held());
+    let problem = |tls: Tls| connect(tls).err().unwrap().to_string();
+    assert!(problem(Tls { ca: pem("none.pem"), ..right.clone() }).contains("tls.ca: its file cannot be read"));
+    assert!(problem(Tls { key: None, ..right }).contains("tls.cert and tls.key belong together"));
 }

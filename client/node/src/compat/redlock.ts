@@ -40,17 +40,23 @@ export interface Settings {
   readonly automaticExtensionThreshold: number;
 }
 
-/** `attempts` is always empty: the broker does them. */
-export interface ExecutionResult {
-  attempts: readonly never[];
-}
-
 /** How one attempt went, for the types of programs. */
 export interface ExecutionStats {
   readonly membershipSize: number;
   readonly quorumSize: number;
   readonly votesFor: Set<Client>;
   readonly votesAgainst: Map<Client, Error>;
+}
+
+/** How one client has answered, for the types of programs. */
+export type ClientExecutionResult = {client: Client; vote: 'for'; value: number}
+  | {client: Client; vote: 'against'; error: Error};
+
+type Attempts = readonly Promise<ExecutionStats>[];
+
+/** `attempts` is always empty: the broker does them. */
+export interface ExecutionResult {
+  attempts: Attempts;
 }
 
 export type RedlockAbortSignal = AbortSignal & {error?: Error};
@@ -64,7 +70,11 @@ const DEFAULTS: Settings = {
 /** A lock was not given, or was lost before its release. `cause`: distlock's error. */
 export class ExecutionError extends Error {
   override name = 'ExecutionError';
-  readonly attempts: readonly never[] = [];
+
+  /** `attempts` are for programs that make one, in their tests. */
+  constructor(message: string, readonly attempts: Attempts = [], options?: ErrorOptions) {
+    super(message, options);
+  }
 }
 
 /** One attempt found the lock held. For `instanceof` only: the broker attempts, and ExecutionError tells of the end. */
@@ -79,7 +89,7 @@ const LONGEST_TIMER = 2 ** 31 - 1;
 
 /** What `acquire` gives. */
 export class Lock {
-  readonly attempts: readonly never[] = [];
+  readonly attempts: Attempts = [];
   readonly value: string;
   /** Milliseconds since 1970, when the lock is given back if nobody extends it; Infinity without a duration. */
   expiration = Infinity;
@@ -194,7 +204,7 @@ export class Redlock extends EventEmitter {
       return await this.client.all(keys, {wait: waitOf(retryCount < 0 ? Infinity : retryCount * retryDelay)});
     } catch (cause) {
       const why = cause instanceof Error ? cause.message : String(cause);
-      throw new ExecutionError(`no lock on ${keys.join(', ')}: ${why}`, {cause});
+      throw new ExecutionError(`no lock on ${keys.join(', ')}: ${why}`, [], {cause});
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.distlock;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
@@ -21,6 +22,9 @@ public final class Distlock implements Locks {
     private Duration unreachableAfter = Duration.ZERO;
     private Executor executor;
     private Consumer<Duration> onDraining = left -> { };
+    private Tls tls;
+    private String token;
+    private Path tokenFile;
 
     private Builder() {}
 
@@ -43,6 +47,15 @@ public final class Distlock implements Locks {
     /** Told when the broker goes down and locks cannot move to another one: how long they are held at most. */
     public Builder onDraining(Consumer<Duration> listener) { onDraining = listener; return this; }
 
+    /** Without it the files that DISTLOCK_TLS_CA, _CERT and _KEY name. */
+    public Builder tls(Tls files) { tls = files; return this; }
+
+    /** The bearer token. Without it that of `tokenFile`, else of the file that DISTLOCK_TOKEN_FILE names. */
+    public Builder token(String text) { token = text; return this; }
+
+    /** A file with the token alone, which is read again with each heartbeat. */
+    public Builder tokenFile(Path path) { tokenFile = path; return this; }
+
     /** Throws IllegalArgumentException for an address or a file that can never work. */
     public Distlock build() { return new Distlock(this); }
   }
@@ -50,13 +63,13 @@ public final class Distlock implements Locks {
   private Distlock(Builder from) {
     String named = from.address.isEmpty() ? Addresses.fromEnvironment() : from.address;
     Addresses addresses = Addresses.parse(named);
-    Bearer.check(addresses.all());
-    addresses.all().forEach(address -> Connection.open(address).shutdownNow());
+    Access access = Access.of(from.tls, from.token, from.tokenFile);
+    access.check(addresses.all());
     ExecutorService threads = Engine.daemons();
     Executor told = from.executor == null ? threads : from.executor;
     Engine made = new Engine(new LeaseTable.Config(named, addresses.all().size(),
         from.label.substring(0, Math.min(from.label.length(), 64)), Durations.nanos(from.unreachableAfter),
-        left -> told.execute(() -> from.onDraining.accept(Duration.ofNanos(left)))), addresses, threads);
+        left -> told.execute(() -> from.onDraining.accept(Duration.ofNanos(left)))), addresses, access, threads);
     LiveLock.CLEANER.register(this, () -> threads.execute(made::close));
     engine = made;
     executor = told;
@@ -94,7 +107,7 @@ public final class Distlock implements Locks {
     Request[] request = new Request[1];
     List<LiveLock.Holding> holdings = new ArrayList<>();
     engine.turn(table -> {
-      request[0] = table.acquire(locks.stream().map(lock -> lock.spec).toList(), nanos,
+      request[0] = table.acquire(locks.stream().map(lock -> Owner.named(lock.spec)).toList(), nanos,
           denial -> answers.execute(() -> answer(future, denial, holdings)),
           onQueued == null ? null : queued -> executor.execute(() -> onQueued.accept(queued.getPosition())));
       request[0].leases.forEach(lease -> holdings.add(new LiveLock.Holding(engine, lease, executor)));

@@ -27,6 +27,7 @@ final class Engine {
 
   final LockTable table;
   final ExecutorService threads;
+  final Access access;
   private final Addresses addresses;
   private final ReentrantLock mutex = new ReentrantLock();
   private final Condition due = mutex.newCondition();
@@ -35,9 +36,10 @@ final class Engine {
   private long reconnectAt;
   private long bound = RECONNECT_INITIAL;  // of the pause before the next reconnect
 
-  Engine(LeaseTable.Config config, Addresses addresses, ExecutorService threads) {
+  Engine(LeaseTable.Config config, Addresses addresses, Access access, ExecutorService threads) {
     table = new LockTable(config);
     this.addresses = addresses;
+    this.access = access;
     this.threads = threads;
     threads.execute(this::work);
   }

@@ -55,7 +55,7 @@ public final class NamedLock {
     return with(to -> to.setOnDisconnectValue(action.ordinal() + 1));
   }
 
-  /** A label of the caller that others are shown: up to 256 bytes. */
+  /** A label of the caller that others are shown: up to 256 bytes. Without it user@host:pid, if not reentrant. */
   public NamedLock owner(String owner) { return with(to -> to.setOwner(owner)); }
 
   /** Shown to others: up to 1 KiB in all. */

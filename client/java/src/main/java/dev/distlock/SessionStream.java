@@ -32,7 +32,7 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
   /** Reads files, which may be slow. */
   void open() {
     try {
-      start(Connection.open(address), Bearer.authorization(address));
+      start(engine.access.open(address), engine.access.authorization(address));
     } catch (RuntimeException unusable) {  // a file that was good when the client was made
       finish(Denial.of(Denial.UNREACHABLE, String.valueOf(unusable.getMessage())));
     }
@@ -63,7 +63,7 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
 
   /** Brings a token that has changed to the session. The file may be slow to read: no heartbeat waits for it. */
   private void showAnew() {
-    String authorization = Bearer.authorization(address);
+    String authorization = engine.access.authorization(address);
     engine.turnOf(this, table -> {
       if (authorization.isEmpty() || authorization.equals(shown) && !link.proofRefused) return;
       shown = authorization;
