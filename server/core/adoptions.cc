@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/limits.h"
 #include "core/refusal_causes.h"
 
 namespace distlock::core {

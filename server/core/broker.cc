@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "core/check.h"
-#include "core/limits.h"
 
 namespace distlock::core {
 

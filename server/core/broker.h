@@ -12,8 +12,8 @@
 //
 // Thread: one, the shard's. Time must not go backwards between calls.
 // Invariants:
-//  1. A recipient gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
-//     and, when a Cancel crossed the grant, Refused(kCancelled).
+//  1. A recipient gets exactly one final answer per request: Refused, or Granted and later at most one of Released,
+//     Lost and, when a Cancel crossed the grant, Refused(kCancelled).
 //  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise
 //     lasts.
 //  3. Whatever may exist in the store without a record here is a pending release until the store has confirmed it.
@@ -114,7 +114,8 @@ class Broker {
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
   ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
-  // In the order in which they hear that the store can be asked again.
+  // All that have records and no place of their own in Check(). In the order in which they hear that the store can be
+  // asked again.
   const std::vector<Part*> parts_{&callers_, &waiters_,     &bundles_,    &releases_,  &queues_,
                                   &watches_, &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
   const StreamParts of_streams_{sessions_, leases_, callers_, waiters_, bundles_, watches_};

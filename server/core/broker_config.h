@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options of a broker core, and the figures that it tells about itself. Values; immutable afterwards.
+// The options of a broker core, and the figures that it tells about itself. Values; immutable.
 #pragma once
 
 #include <cstddef>

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "core/callers.h"
 #include "core/check.h"
-#include "core/grants.h"
 #include "core/leases.h"
 #include "core/limits.h"
 #include "core/refusal_causes.h"
@@ -25,11 +23,15 @@ void Bundles::Handle(AcquireAll& in) {
   const Acquire& first = bundle.parts.front().spec;
   bundle.detached = first.detached;
   bundle.callers.push_back(callers_.Of(first));
-  Session* const session = sessions_.Find(first.session);
+  Session* const session = bundle.detached ? nullptr : sessions_.Find(first.session);
   if (session == nullptr && !bundle.detached) return;  // ended meanwhile: its end answers everything
-  if (bundle.detached && JoinRepeat(bundle)) return;
   if (const std::optional<Refused> why_not = WhyNot(bundle, session)) {
     return TellCaller(bundle, bundle.callers.front(), *why_not);
+  }
+  if (bundle.detached && JoinRepeat(bundle)) return;
+  if (bundle.detached && IsInUse(bundle)) {
+    return TellCaller(bundle, bundle.callers.front(),
+                      {.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse});
   }
   std::ranges::sort(bundle.parts, {}, [](const Bundle::Item& part) -> const LockName& { return part.spec.name; });
   for (const Bundle::Item& part : bundle.parts) {
@@ -39,7 +41,8 @@ void Bundles::Handle(AcquireAll& in) {
   if (session == nullptr) calls_.emplace(bundle.callers.front().recipient.session, &bundle);
   bundle.serial = core_.NextSerial();
   bundles_.emplace(bundle.serial, std::move(owned));
-  core_.store_up&& core_.config.store.takes_many_at_once ? TryAll(bundle) : AskForNext(bundle);
+  const bool at_once = core_.store_up && core_.config.store.takes_many_at_once;
+  at_once ? TryAll(bundle) : AskForNext(bundle);
 }
 
 // nullopt: the request can be tried.
@@ -49,15 +52,13 @@ std::optional<Refused> Bundles::WhyNot(const Bundle& bundle, const Session* sess
   if (!std::ranges::all_of(bundle.parts, [&](const Acquire& one) { return core_.Supports(one.want); }, spec_of)) {
     return Refused{.reason = RefusalReason::kNotSupported, .cause = kNoPermits};
   }
-  if (session != nullptr) {
-    std::string why = sessions_.WhyFull(*session, bundle.parts.size());
-    if (why.empty()) return std::nullopt;
-    return Refused{.reason = RefusalReason::kQuotaExceeded, .cause = std::move(why)};
-  }
-  if (std::ranges::none_of(bundle.parts, [&](const Acquire& one) { return claims_.IsInUse(one.owner); }, spec_of)) {
-    return std::nullopt;
-  }
-  return Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse};
+  std::string why = session == nullptr ? "" : sessions_.WhyFull(*session, bundle.parts.size());
+  if (why.empty()) return std::nullopt;
+  return Refused{.reason = RefusalReason::kQuotaExceeded, .cause = std::move(why)};
+}
+
+bool Bundles::IsInUse(const Bundle& bundle) const {
+  return std::ranges::any_of(bundle.parts, [&](const Bundle::Item& part) { return claims_.IsInUse(part.spec.owner); });
 }
 
 // A repeat of a request that still waits here shares its locks, and waits as long as the repeat says.
@@ -238,7 +239,8 @@ void Bundles::End(Bundle& bundle, bool keep) {
       keep ? waiters_.KeepForRetry(*waiter, nullptr) : waiters_.Withdraw(*waiter);
     } else if (bundle.may_run_until != Instant{} && claims_.LeaseOf(owner) == nullptr) {
       PendingRelease& release = releases_.Undo(part.spec, bundle.may_run_until, bundle.may_run_until > core_.now);
-      keep&& IsTry(owner) ? releases_.PursueAfter(release, core_.RetryWindow()) : releases_.Pursue(release);
+      const bool later = keep && IsTry(owner);
+      later ? releases_.PursueAfter(release, core_.RetryWindow()) : releases_.Pursue(release);
     }
   }
   for (const Caller& caller : bundle.callers) {
@@ -323,10 +325,10 @@ void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
 // How long all parts have been granted. For a stream, that begins now. A detached request may be the repeat of one that
 // was granted through another broker: its max_hold counts from when the store granted the last part, and each part's
 // lease id says so.
-Duration Bundles::HeldFor(Bundle& bundle) const {
+Duration Bundles::CountFromTheLast(Bundle& bundle) const {
   if (!bundle.detached) return Duration::zero();
   const auto made = [](const Bundle::Item& part) { return part.news.made; };
-  const GrantNews last = std::ranges::max(bundle.parts, {}, made).news;
+  const GrantNews last = std::ranges::max_element(bundle.parts, {}, made)->news;
   for (Bundle::Item& part : bundle.parts) part.news.since = last.since;
   Duration held = core_.now - last.made;
   held += core_.Drift(held);
@@ -336,7 +338,7 @@ Duration Bundles::HeldFor(Bundle& bundle) const {
 // The request was granted before, and its max_hold ends that grant: releases what is left of it in the store as soon as
 // nobody can have been promised it for longer, and asks anew.
 void Bundles::TakeAnew(Bundle& bundle) {
-  Instant made_by{};
+  Instant made_by = Instant::min();
   Duration max_hold{};
   for (const Bundle::Item& part : bundle.parts) {
     made_by = std::max(made_by, part.news.made_by);
@@ -352,7 +354,7 @@ void Bundles::TakeAnew(Bundle& bundle) {
 }
 
 void Bundles::GrantAll(Bundle& bundle) {
-  const Duration held = HeldFor(bundle);
+  const Duration held = CountFromTheLast(bundle);
   for (const Bundle::Item& part : bundle.parts) {
     if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
   }

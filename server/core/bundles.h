@@ -64,12 +64,13 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
  private:
   std::optional<Refused> WhyNot(const Bundle& bundle, const Session* session) const;
   bool JoinRepeat(const Bundle& repeat);
+  bool IsInUse(const Bundle& bundle) const;
   void TryAll(Bundle& bundle);
   void OnLateReply(const Op& op);
   void AskForNext(Bundle& bundle);
   void Arm(Bundle& bundle);
   bool KeepPart(Bundle& bundle, size_t part, const GrantNews& news);
-  Duration HeldFor(Bundle& bundle) const;
+  Duration CountFromTheLast(Bundle& bundle) const;
   void TakeAnew(Bundle& bundle);
   void GrantAll(Bundle& bundle);
   void RefuseIdInUse(Bundle& bundle);

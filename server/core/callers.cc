@@ -93,8 +93,9 @@ std::vector<Caller>& Callers::CallersOf(Waiter& waiter) {
 // Everything else is as in the first request.
 bool Callers::JoinRepeat(const Acquire& in) {
   Waiter* const waiter = claims_.WaiterOf(in.owner);
-  if (waiter == nullptr) return false;
-  if (waiter->bundle != nullptr) {
+  const bool taken = claims_.LeaseOf(in.owner) != nullptr;  // for a bundle
+  if (waiter == nullptr && !taken) return false;
+  if (taken || waiter->bundle != nullptr) {
     core_.Refuse({in.session, in.request}, in.name,
                  {.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse});
     return true;

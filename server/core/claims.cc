@@ -44,7 +44,7 @@ bool Claims::MayChange(const OwnerId& owner) const {
 Waiter& Claims::Ask(std::unique_ptr<Waiter> waiter) {
   const OwnerId& owner = waiter->spec.owner;
   Claim& claim = At(owner);
-  DISTLOCK_CHECK(claim.waiter == nullptr);
+  DISTLOCK_CHECK(claim.waiter == nullptr && claim.lease == nullptr);
   if (IsTry(owner) && waiter->bundle == nullptr) tries_.emplace(owner, waiter.get());
   claim.waiter = std::move(waiter);
   ++waiters_;

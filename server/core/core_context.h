@@ -36,6 +36,7 @@ class CoreContext {
   // Tells one caller. Nothing happens if `to.session` is 0.
   template <typename T>
   void Tell(const Recipient& to, T event) {
+    static_assert(!std::is_same_v<T, Event>, "a refusal inside of it would keep its name");
     if constexpr (std::is_same_v<T, Refused>) event.reason = NameOf(event.reason);
     if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
   }

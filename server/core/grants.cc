@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/claims.h"
 #include "core/leases.h"
-#include "core/limits.h"
 #include "core/pending_releases.h"
 #include "core/queues.h"
 #include "core/sessions.h"

@@ -38,8 +38,7 @@ class Grants final : public Part {
         bundles_(bundles) {}
 
   void Handle(const GrantNotice& in);
-  // A command that made room has brought grants to waiters of this broker, and whether there is more to do
-  // (`look`).
+  // A command that made room has brought grants to waiters of this broker. `look`: there is more to do.
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
   // A queue was tended.
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;

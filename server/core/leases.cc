@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/limits.h"
 
 namespace distlock::core {
 namespace {

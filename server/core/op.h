@@ -26,7 +26,7 @@ struct Op {
   Instant runs_until{};           // acquire: its run_before
   OwnerId owner{};                // acquire, release
   uint64_t waiter = 0;            // acquire: serial of the waiter or bundle that asked
-  LockName name{};                // release, tend, watch, downgrade, force, adopt
+  LockName name{};                // all but renewals and acquire all
   std::vector<LockName> names{};  // acquire all
   Recipient caller{};             // renew call, downgrade, force, adopt
   std::vector<OwnerId> owners{};  // renew, acquire all

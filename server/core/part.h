@@ -13,7 +13,8 @@
 // Watches stands alone. Upwards go five calls: Waiters -> Callers (whose time is up), Waiters -> Grants (an answer
 // grants), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a part is granted), and Leases -> Bundles by
 // the hook kept_parts.h (a part is lost). As Part, for deadlines or answers: Sessions -> StreamEnds, Queues -> Grants,
-// Renewals -> Leases; and StreamEnds and BrokerDrain tell each part of the end.
+// Renewals -> Leases. StreamEnds tells each part of the end of a stream, BrokerDrain asks each whether it is idle, and
+// Broker tells Waiters of owners that PendingReleases has released.
 //
 // Thread: the shard's.
 #pragma once
@@ -42,7 +43,7 @@ class Part {
   virtual void OnReply(const Op& /*op*/, OpId /*id*/, StoreReply& /*reply*/) { DISTLOCK_CHECK(false); }
   // The store can be asked again: what waited for that is sent.
   virtual void OnStoreUp() {}
-  // A stream, or a call without one, is over: nobody is left to be answered.
+  // A stream, or a call without one, is over: nobody is left to be answered. May be told twice.
   virtual void OnStreamEnd(SessionId /*session*/) {}
   // Whether nothing of it keeps a broker that drains from ending.
   virtual bool IsIdle() const { return true; }

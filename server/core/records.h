@@ -32,7 +32,7 @@ struct Bundle;
 struct Waiter : PartRecord {
   explicit Waiter(Part& of) : PartRecord(of) {}
   Acquire spec;                 // of the first caller
-  std::vector<Caller> callers;  // in order of arrival; several if the request was repeated. See Waiters::CallersOf
+  std::vector<Caller> callers;  // in order of arrival; several if the request was repeated. See Callers::CallersOf
   Instant retry_at = kNever;    // of the next attempt; with `op` in flight: when its answer is overdue
   uint64_t placed_as_of = 0;    // of the last answer that it waits: a grant under no greater token is old news
   Instant placed_sent{};        // before that answer's command was sent: a later grant is no older than this
@@ -44,7 +44,7 @@ struct Waiter : PartRecord {
   int attempts = 0;
   bool waits = false;     // the last attempt asked for a place in the queue
   bool queued = false;    // has a place in the store's queue, as far as we know
-  bool answered = false;  // has ever had a place
+  bool answered = false;  // its callers were told that it waits
   bool exists = false;    // the store has said that it waits or holds, and that may still be so
   std::string trouble;    // why the store could not answer
 };
@@ -129,8 +129,8 @@ struct PendingRelease : PartRecord {
   Instant not_before{};        // of an orphan: another try of its request may take it over until then
   Instant until{};             // the store has forgotten it by itself then
   Instant retry_at = kNever;
-  Instant
-      may_run_until{};  // an acquire of the owner may still run until then: release again after it if order was lost
+  // An acquire of the owner may still run until then: release again after it if order was lost.
+  Instant may_run_until{};
   // A withdrawal of unknown outcome may still run until then. It names no grant, so its owner does not ask meanwhile.
   Instant withdraws_until{};
   bool order_lost = false;   // a connection broke: the store may run that acquire after this release

@@ -24,9 +24,8 @@ namespace distlock::core {
 // The state of one call. A derived record adds `request`: the message, with `session`, `request` and `name`.
 struct RetryingCall : PartRecord {
   explicit RetryingCall(Part& of) : PartRecord(of) {}
-  Instant until{};            // the end of the caller's patience
-  Instant retry_at = kNever;  // the next attempt; kNever: when the store is up again
-  OpId op = 0;                // the attempt in flight; 0: none
+  Instant until{};  // the end of the caller's patience
+  OpId op = 0;      // the attempt in flight; 0: none
   int attempts = 0;
   std::string trouble;  // why the last attempt failed
 };
@@ -129,10 +128,8 @@ class RetryingCalls : public PartOf<Call> {
     return true;
   }
 
-  void RetryAt(Call& call, Instant at) {
-    call.retry_at = at;
-    core_.Arm(call, std::min(call.until, at));
-  }
+  // kNever: when the store is up again.
+  void RetryAt(Call& call, Instant at) { core_.Arm(call, std::min(call.until, at)); }
 
   static void NoteTrouble(Call& call, const StoreReply& reply) {
     if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) call.trouble = failed->cause;

@@ -128,12 +128,6 @@ bool Sessions::LeaveOne(Lease& lease, RequestId request) {
   return true;
 }
 
-void Sessions::TellHolder(const Lease& lease, const Event& event) {
-  core_.Tell(lease.recipient, event);
-  if (lease.reentry == nullptr) return;
-  for (const RequestId other : lease.reentry->others) core_.Tell({lease.recipient.session, other}, event);
-}
-
 // Takes the lease from its session, under all requests that have it.
 void Sessions::Unlist(Lease& lease) {
   Session* const found = Find(lease.recipient.session);

@@ -34,7 +34,12 @@ class Sessions {
   // One request gives up what others still have. False: it is the last one.
   bool LeaveOne(Lease& lease, RequestId request);
   // Tells all requests that have the lease.
-  void TellHolder(const Lease& lease, const Event& event);
+  template <typename T>
+  void TellHolder(const Lease& lease, const T& event) {
+    core_.Tell(lease.recipient, event);
+    if (lease.reentry == nullptr) return;
+    for (const RequestId other : lease.reentry->others) core_.Tell({lease.recipient.session, other}, event);
+  }
   // Takes the lease from its session, under all requests that have it.
   void Unlist(Lease& lease);
   // Each lease of the session once.

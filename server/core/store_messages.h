@@ -58,7 +58,7 @@ struct StoreAcquireAll {
   static constexpr Verb kVerb = Verb::kAcquireAll;
   OpId op = 0;
   Instant run_before = kNever;      // as in StoreAcquire
-  std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay, max_hold, info
+  std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: what describes the lock
 };
 
 struct RenewItem {

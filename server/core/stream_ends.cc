@@ -4,7 +4,6 @@
 #include <string>
 
 #include "core/bundles.h"
-#include "core/callers.h"
 #include "core/leases.h"
 #include "core/sessions.h"
 #include "core/waiters.h"

@@ -7,7 +7,8 @@ namespace distlock::core {
 namespace {
 
 struct HeldForAtMost : Several {
-  HeldForAtMost() : Several(false) {}
+  explicit HeldForAtMost(Instant start = Instant(hours(100)))
+      : Several(BrokerConfig{.store = {.takes_many_at_once = false}}, start) {}
   static AcquireAll With(AcquireAll all, Duration max_hold) {
     for (Acquire& part : all.parts) part.max_hold = max_hold;
     return all;
@@ -116,6 +117,13 @@ TEST(BundleMaxHold, OfARepeatThatFindsItOverAsksAnew) {
   t.GrantNext(52);
   EXPECT_EQ(t.Event<Granted>(5, 7).token, 51u);
   EXPECT_EQ(t.Event<Granted>(5, 8).token, 52u);
+}
+
+// The grants are older than this broker's machine is up.
+TEST(BundleMaxHold, OfARepeatThatFindsItOverSinceBeforeTheBootAsksAnew) {
+  HeldForAtMost t(Instant(seconds(5)));
+  t.RepeatHeldFor(seconds(30), seconds(30), seconds(30));
+  EXPECT_EQ(t.Count<StoreRelease>(), 2u);
 }
 
 // The way to the store, and an old vote of a quorum, make a hold look longer than it is: the broker that granted it may

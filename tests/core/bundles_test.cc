@@ -242,6 +242,8 @@ TEST(Bundle, ARequestIdForOtherLocksIsRefusedWhicheverComesFirst) {
   Acquire alone = Several::Detached(t.All({"x", "b"}), 7).parts[1];
   t.Do(alone);
   EXPECT_EQ(t.Event<Refused>(7, 8).reason, RefusalReason::kInvalidArgument);
+  t.Do(Several::Detached(t.All({"a"}), 8).parts[0]);
+  EXPECT_EQ(t.Event<Refused>(8, 7).reason, RefusalReason::kInvalidArgument) << "the bundle has taken it";
 
   Several late(false);
   late.Do(Several::Detached(late.All({"a", "b"}), 5));

@@ -45,6 +45,19 @@ TEST(Downgrade, WhatIsNotHeldIsRefused) {
 }
 
 // The one that has the stream would never hear of it, and its client neither.
+// Several servers are unavailable as a quorum, whoever is refused for it.
+TEST(Downgrade, WithoutAnAnswerIsRefusedByTheNameOfItsStore) {
+  for (const bool quorum : {false, true}) {
+    OneSession t(SessionKind::kSession, BrokerConfig{.store = {.is_quorum = quorum}});
+    const auto granted = t.Hold(1, 7, "a", 1);
+    t.Do(StoreDown{"gone"});
+    t.Do(ByName(granted));
+    t.Pass(BrokerConfig{}.store_timeout);
+    EXPECT_EQ(t.Event<Refused>(9, 1).reason,
+              quorum ? RefusalReason::kQuorumNotReached : RefusalReason::kStoreUnavailable);
+  }
+}
+
 TEST(Downgrade, OfAStreamOfAnotherBrokerIsRefusedOnceTheStoreSaysThatItIsHeld) {
   Table t;
   t.StoreComesUp();

@@ -182,7 +182,7 @@ TEST(LeaseRecords, TheFirstRequestToLeaveHandsItToTheNext) {
   EXPECT_EQ(Sessions::LeasesOf(t.session()), std::vector{&lease}) << "once, although three requests have it";
   EXPECT_TRUE(t.sessions.LeaveOne(lease, 7));
   EXPECT_EQ(Sessions::LeasesOf(t.session()), std::vector{&lease});
-  t.sessions.TellHolder(lease, Event(AtRisk{}));
+  t.sessions.TellHolder(lease, AtRisk{});
   EXPECT_EQ(t.Told<AtRisk>(), (std::vector<RequestId>{8, 9}));
   EXPECT_TRUE(t.sessions.LeaveOne(lease, 9));
   EXPECT_FALSE(t.sessions.LeaveOne(lease, 8)) << "the last one";

@@ -127,8 +127,8 @@ TEST(QueueRecords, WithoutTheStoreNothingIsDueUntilItIsBack) {
   EXPECT_EQ(tends[1].name, Name("b"));
 }
 
-// Its waiter gets the lock, and nobody else waits here.
-TEST(QueueRecords, AHolderThatIsSeenMayTakeTheQueueAway) {
+// Its waiter has got the lock, and nobody else waits here.
+TEST(QueueRecords, AnAnswerForAQueueThatIsGoneIsNothing) {
   Standing t;
   Waiter& waiter = t.Join(1);
   const StoreTend tend = t.Tend();

@@ -122,6 +122,19 @@ TEST(Queue, IsTendedWhenTheHoldersTtlEnds) {
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 79u);
 }
 
+// Another tend has been sent since, and its answer is still to come.
+TEST(Queue, ATendThatWasOvertakenShowsAGrantAsWell) {
+  Table t;
+  Wait(t, kT);
+  t.Do(ChannelUp{});
+  const auto earlier = t.Take<StoreTend>();
+  t.Do(ChannelUp{});
+  t.Reply(earlier.op,
+          TendDone{.holders = {
+                       HolderView{.owner = Owner(1), .token = 79, .since = t.StoreNow(), .ttl = kT, .time_left = kT}}});
+  EXPECT_EQ(t.Event<Granted>(1, 1).token, 79u);
+}
+
 GrantNotice BlockOf(const Table& t, Duration block) {
   return GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), block, t.now};
 }

@@ -15,7 +15,8 @@ namespace distlock::core {
 struct Several : OneSession {
   explicit Several(bool takes_many_at_once = true)
       : Several(BrokerConfig{.store = {.takes_many_at_once = takes_many_at_once}}) {}
-  explicit Several(BrokerConfig config) : OneSession(SessionKind::kSession, config) {}
+  explicit Several(BrokerConfig config, Instant start = Instant(hours(100)))
+      : OneSession(SessionKind::kSession, config, start) {}
   // Requests from 7 on, owners from 1 on.
   AcquireAll All(const std::vector<std::string>& keys, std::optional<Duration> max_wait = {}) {
     AcquireAll all;

@@ -50,7 +50,7 @@ OwnerId Owner(int n) {
 
 LockName Name(const std::string& key) { return LockName::Encode("default", key); }
 
-Table::Table(BrokerConfig config) : broker(config) {}
+Table::Table(BrokerConfig config, Instant start) : now(start), broker(config) {}
 
 void Table::Do(Input input) {
   std::vector<Effect> effects;

@@ -22,7 +22,8 @@ LockName Name(const std::string& key);
 
 class Table {
  public:
-  explicit Table(BrokerConfig config = {});
+  // `start`: the age of the machine.
+  explicit Table(BrokerConfig config = {}, Instant start = Instant(hours(100)));
 
   // Each runs one Step at `now` and keeps its effects until they are taken.
   void Do(Input input);
@@ -84,7 +85,7 @@ class Table {
   // Open session, acquired and granted at once; returns the grant.
   Granted Hold(SessionId session, RequestId request, const std::string& key, int owner);
 
-  Instant now = Instant(hours(100));
+  Instant now;
   Broker broker;
   std::vector<StoreCommand> commands;
   std::vector<Notify> notes;
@@ -96,7 +97,9 @@ class Table {
 
 // A table at which the store is connected and session 1 is open.
 struct OneSession : Table {
-  explicit OneSession(SessionKind kind = SessionKind::kSession, BrokerConfig config = {}) : Table(config) {
+  explicit OneSession(SessionKind kind = SessionKind::kSession, BrokerConfig config = {},
+                      Instant start = Instant(hours(100)))
+      : Table(config, start) {
     StoreComesUp();
     Open(1, kind);
   }
