@@ -101,8 +101,9 @@ TEST(StoreAnswers, AStepOfItsClockRenewsEveryLease) {
   size_t renewed = 0;
   while (t.Count<StoreRenew>() > 0) renewed += t.Take<StoreRenew>().items.size();
   EXPECT_EQ(renewed, 2u);
-  EXPECT_EQ(t.facts.back().kind, FactKind::kClockStep);
-  EXPECT_EQ(t.facts.back().value, seconds(3));
+  size_t steps = 0;
+  for (const Fact& fact : t.facts) steps += fact.kind == FactKind::kClockStep && fact.value == seconds(3);
+  EXPECT_EQ(steps, 1u);
 }
 
 // A release that ran under the old clock has told nobody, or told it with a stamp that looks expired.

@@ -13,7 +13,7 @@ VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "ten
          "force", "census", "schema", "adopt")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
-ADOPTED, NOTED, KEPT = 17, 26, 27
+ADOPTED = 17
 KEEP_MS = 86_400_000
 SLOT_MS = 30_000
 TTL_MS = 15_000
@@ -229,8 +229,7 @@ class Ear:
 
     def heard(self):
         """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, (name,
-        since) of a change of what this broker watches, (name, "recall"), (name, "settle", owner number, token), and
-        (name, "force", owner number, token, reason)."""
+        since) of a change of what this broker watches, and (name, "force", owner number, token, reason)."""
         notices = []
         # Redis queues a notice before the reply to the script that sent it, but on another socket: await a pong too.
         self._connection.send("PING")
@@ -239,10 +238,6 @@ class Ear:
             if rest.startswith("force;"):
                 _, who, token, reason = rest.split(";", 3)
                 notices.append((name, "force", int(who, 16), token, reason))
-                continue
-            if rest.startswith("settle;"):
-                _, who, token = rest.split(";")
-                notices.append((name, "settle", int(who, 16), int(token)))
                 continue
             if ";" not in rest:
                 notices.append((name, rest))

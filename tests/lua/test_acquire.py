@@ -19,14 +19,10 @@ def test_granted_writes_holder_and_token(lock, redis):
     assert redis("DBSIZE") == 2
 
 
-def test_late_does_nothing(lock, redis):
-    assert lock.acquire(1, not_after=1)[0] == LATE
-    assert redis("DBSIZE") == 0
-    lock.acquire(1)
-    redis("PEXPIRE", lock.h, 5_000)
-    assert lock.acquire(1, not_after=1)[0] == LATE
-    assert redis("PTTL", lock.h) <= 5_000
-    assert lock.enqueue(2, not_after=1)[0] == LATE and lock.waiters() == []
+def test_a_late_repeat_makes_no_hold_longer_and_no_place(lock, redis):
+    lock.acquire(1, ttl=5_000)
+    assert lock.acquire(1, not_after=1)[0] == LATE and redis("PTTL", lock.h) <= 5_000
+    assert lock.enqueue(2, not_after=1)[0] == LATE and redis("EXISTS", lock.q, lock.w, lock.slot()) == 0
 
 
 def test_not_after_in_the_future_is_no_hindrance(lock, redis):
@@ -34,13 +30,10 @@ def test_not_after_in_the_future_is_no_hindrance(lock, redis):
     assert lock.acquire(1, not_after=(seconds + 60) * 1_000_000 + micros)[0] == GRANTED
 
 
-def test_queued_in_order_of_arrival(lock, redis):
+def test_a_place_is_written_with_its_terms_for_as_long_as_its_slot(lock, redis):
     lock.acquire(1)
-    for place, n in enumerate((9, 5, 7)):
-        code, _, at, pttl, value, length = lock.enqueue(n, delay=7, info="x")
-        assert (code, at, length) == (QUEUED, place, place + 1)
-        assert near(pttl, TTL_MS) and owner(1) in value
-    assert lock.waiters() == [9, 5, 7]
+    _, _, _, pttl, value, _ = lock.enqueue(5, delay=7, info="x")
+    assert near(pttl, TTL_MS) and owner(1) in value
     assert re.fullmatch(rf"{broker(1)};{TTL_MS};7;x;\d+;x", redis("HGET", lock.w, owner(5)).decode())
     for key in (lock.q, lock.w, lock.slot()):
         assert near(redis("PTTL", key), SLOT_MS)
@@ -87,19 +80,6 @@ def test_dead_queue_never_blocks_one_try(lock, redis):
     redis("DEL", lock.h, lock.slot(5))
     assert lock.acquire(1000)[0] == GRANTED
     assert lock.holder() == 1000 and redis("EXISTS", lock.q, lock.w) == 0
-
-
-def test_tokens_grow_through_everything(lock, redis):
-    tokens = []
-    for round_ in range(20):
-        tokens.append(int(lock.acquire(round_)[2]))
-        if round_ % 4 == 0:
-            redis("FLUSHALL")
-        elif round_ % 4 == 1:
-            redis("DEL", lock.h, lock.t)
-        else:
-            lock.release(round_)
-    assert tokens == sorted(set(tokens))
 
 
 def test_token_above_the_clock_goes_on_by_one(lock, redis):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kinds import RwLock
-from lock import GRANTED, QUEUED, TTL_MS, Lock, broker, owner
+from lock import GRANTED, QUEUED, TTL_MS, Lock, owner
 
 LONG = 10_000
 

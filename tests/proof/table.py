@@ -80,7 +80,7 @@ STAGES = [
            prepare=built("sim_redis_honesty_test"), quick=("build/release/bin/sim_redis_honesty_test",)),
     Museum("museum", MUSEUM, 8, (*PYTHON, "tests/sim/museum/mutate.py", "list"), ("tests/sim/museum.sh",),
            r"(?P<said>(?:(?P<bad>MISSED  in|CAUGHT after)|caught  after|not caught in) [^(]*?)\s{2,}(?P<row>\d\S*)",
-           prepare=built("distlock_sim", "sim_quorum_test", "core_test", "store_pure_test", "store_ballot_test"),
+           prepare=built("distlock_sim", "sim_quorum_test", "core_test", "store_pure_test"),
            quick=("tests/sim/museum.sh", "--check")),
     Rows("security-museum", (*PRODUCT, "tests"), 10, ("tests/security/museum/museum.py", "--list"),
          ("tests/security/museum/museum.py",), r"(?:ok   |(?P<bad>WRONG)) (?P<row>\S+): \S+ \S+: (?P<said>.*)",

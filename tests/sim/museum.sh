@@ -5,7 +5,8 @@ set -uo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--build DIR] [--check] [BUG...]
+usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K | --for COMMIT [--most K]] [--keep-seeds] [--build DIR]
+                           [--check] [BUG...]
 
 Puts each bug of tests/sim/museum, or the named ones (a number, a name, or the path of a patch), into a copy of this
 tree, compiles what depends on it, and runs worlds until one has a violation. Fails when a bug is not caught, when one
@@ -15,6 +16,10 @@ does not apply or build, when the row that changes nothing is caught, or when th
   --seeds N   the number of worlds to try for a bug (default 20000)
   --seed S    the first world, and the choice of the sample (default 1; with --sample a random one)
   --sample K  only K bugs, drawn by the seed, and the row that changes nothing
+  --for COMMIT  only --most K bugs (default 12) whose row names a seed: those in a folder that the commit touches, then
+              others by its hash. That seed runs first, and 20000 others only if it does not show the bug any more. When
+              too few rows name a seed, or git does not know the commit, 09 11 12 make up for them
+  --keep-seeds  write the seed that has caught a bug into its row
   --build DIR a build of this tree by Ninja, for all that a bug does not change (default build/release)
   --check     only check that each bug still applies; builds nothing
 TEXT
@@ -22,16 +27,17 @@ TEXT
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 museum=$root/tests/sim/museum
+readonly USUAL_SEEDS=20000 SAMPLE='09 11 12'
 readonly CHUNK=100 HANG_SECONDS=10 WORLDS_A_SECOND=5 MEDIAN_MAX=1000 STORY_WIDTH=110
 
 die() { printf 'museum.sh: %s\n' "$*" >&2; exit 64; }
 mutate() { /usr/bin/python3 -B "$museum/mutate.py" "$@"; }
 changes_nothing() { [[ ${1##*/} = 00-* ]]; }
 
-seeds=20000 seed='' sample='' check='' build=$root/build/release wanted=()
+seeds=$USUAL_SEEDS seed='' sample='' for='' most=12 keep='' check='''' build=$root/build/release wanted=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --seeds | --seed | --sample)
+    --seeds | --seed | --sample | --most)
       [[ ${2:-} =~ ^[0-9]+$ ]] || die "$1 needs a number; see --help"
       printf -v "${1#--}" %s "$2"
       shift
@@ -41,6 +47,12 @@ while [ $# -gt 0 ]; do
       build=$(cd "$2" && pwd)
       shift
       ;;
+    --for)
+      [ -n "${2:-}" ] || die "--for needs a commit; see --help"
+      for=$2
+      shift
+      ;;
+    --keep-seeds) keep=yes ;;
     --check) check=yes ;;
     -h | --help) usage; exit 0 ;;
     -*) die "unknown option '$1'; see --help" ;;
@@ -60,14 +72,25 @@ if [ -n "$sample" ]; then
   done | sort -n | head -n "$sample" | cut -d' ' -f2- | sort -n)
   listing=$(mutate list 00 "${drawn[@]}") && mapfile -t bugs <<<"$listing"
 fi
+if [ -n "$for" ]; then
+  [ -z "$sample" ] && [ "${#wanted[@]}" -eq 0 ] || die "--for chooses by itself: no --sample and no BUG beside it"
+  picked='' commit=$(git -C "$root" rev-parse --verify --quiet "$for^{commit}" 2>/dev/null || true)
+  if [ -n "$commit" ]; then
+    mapfile -t touched < <(git -C "$root" show -m --first-parent --name-only --format= "$commit")
+    picked=$(mutate --commit "$commit" --most "$most" pick "${touched[@]}") || exit 64
+  fi
+  # The names are words, and numbers of rows are, too: splitting is meant.
+  # shellcheck disable=SC2046,SC2086
+  listing=$(mutate list $picked $SAMPLE | awk '!seen[$0]++' | head -n "$most")
+  mapfile -t bugs <<<"$listing"
+fi
 seed=${seed:-1}
 
 # What shows a bug of such worlds.
 program_of() {
   case "$1" in
     ballot*) echo sim_quorum_test ;;
-    'unit BallotTest'*) echo store_ballot_test ;;
-    'unit Adoptions'* | 'unit PendingReleases'* | 'unit Force'*) echo core_test ;;
+    'unit PendingReleases'* | 'unit Force'*) echo core_test ;;
     unit*) echo store_pure_test ;;
     *) echo distlock_sim ;;
   esac
@@ -152,7 +175,7 @@ run_worlds() {
 
 # Sets `needed` and `story`, or empties `story`. A world that goes wrong without the bug is no catch.
 search() {
-  local first=$1 strict=$2 at=$1 end=$(($1 + seeds)) count found
+  local first=$1 strict=$2 at=$1 end=$(($1 + $3)) count found
   [ -z "$(named_test)" ] || end=$(($1 + 1))
   story='' needed=$((end - at))
   while [ "$at" -lt "$end" ]; do
@@ -168,7 +191,7 @@ search() {
       at=$((at + 1))
       continue
     fi
-    story=${found#* } needed=$((at - first + 1))
+    story=${found#* } needed=$((at - first + 1)) caught_by=$at
     return
   done
 }
@@ -185,9 +208,23 @@ judge() {
   elif [ -n "$story" ]; then
     printf 'caught  after %-6d seeds  %s  (%s)\n' "$needed" "$name" "${story:0:STORY_WIDTH}"
     caught+=("$needed")
+    [ -z "$keep" ] || [ -n "$(named_test)" ] || mutate --keep "$caught_by" seed "$one"
   else
     fault "MISSED  in $needed seeds" "$name" 'no world shows it'
   fi
+}
+
+# With --for, the seed that the row names comes first.
+show() {
+  local one=$1 first=$2 count=$seeds known=''
+  [ -z "$for" ] || known=$(mutate seed "$one")
+  if [ -n "$known" ]; then
+    search "$known" '' 1
+    [ -z "$story" ] || return
+    printf '        seed %s does not show %s any more\n' "$known" "$one"
+    count=$((seeds > USUAL_SEEDS ? seeds : USUAL_SEEDS))
+  fi
+  search "$first" "$(changes_nothing "$one" && echo strict)" "$count"
 }
 
 visit() {
@@ -205,7 +242,7 @@ visit() {
     printf 'museum.sh: %s was built anew meanwhile; start again\n' "$build" >&2
     exit 1
   else
-    search $((seed * 1000000 + 10#${number:-999} * 20011)) "$(changes_nothing "$one" && echo strict)"
+    show "$one" $((seed * 1000000 + 10#${number:-999} * 20011))
     judge "$one" "$name"
   fi
   for file in "${files[@]}"; do cp "$sound_tree/$file" "$tree/$file"; done
@@ -216,4 +253,4 @@ median=0
 [ "${#caught[@]}" -eq 0 ] || median=$(printf '%s\n' "${caught[@]}" | sort -n | sed -n "$(((${#caught[@]} + 1) / 2))p")
 printf 'caught %d of %d, median %d seeds, in %d s\n' "${#caught[@]}" "$tried" "$median" $((SECONDS - started))
 # The median of a small sample proves nothing.
-[ "$faults" -eq 0 ] && { [ -n "$sample" ] || [ "$median" -le "$MEDIAN_MAX" ]; }
+[ "$faults" -eq 0 ] && { [ -n "$sample$for" ] || [ "$median" -le "$MEDIAN_MAX" ]; }

@@ -42,6 +42,7 @@ TEST_F(AssertedTtlsTest, ALongerAndLaterOneStandsForTheOthers) {
 }
 
 // Each of them is shorter and was said later than those before it.
+// Fails when a ttl without room is dropped: a hold-off would be too short for it once the longer ones are over.
 TEST_F(AssertedTtlsTest, WhatThereIsNoRoomForTheShortestStandsFor) {
   const auto said = [](int i) { return AssertedTtls::Assertion{seconds(600 - 10 * i), seconds(200 - 20 * i)}; };
   for (int i = 0; i < 10; ++i) ttls_.Hear(said(i), kHere);

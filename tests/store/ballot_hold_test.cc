@@ -23,6 +23,7 @@ TEST_F(BallotTest, AHoldThatItsOwnerHadGrowsOlderWhileItIsConfirmed) {
 }
 
 // By two servers' records its max_hold has passed. The third has confirmed it later, as some earlier answer promised.
+// Fails when held_at_least is the broker's own count (held_for): what a confirmation promised for longer would be lost.
 TEST_F(BallotTest, ARepeatIsToldWhatAnEarlierAnswerMayHavePromised) {
   Pass(seconds(20));
   Step(core::StoreAcquire{
@@ -106,6 +107,7 @@ TEST_F(BallotTest, AnAdoptionGoesByTheServerWhereTheHoldEndsLast) {
 }
 
 // One server's clock was ahead when it gave its vote, and has been put right since.
+// Fails when stamps of clocks that were set since count.
 TEST_F(BallotTest, AStampOfAClockThatWasWrongMakesNoHoldLonger) {
   const int64_t given = TimeOf().us - 8'000'000;
   const auto token = static_cast<uint64_t>(given);

@@ -79,6 +79,7 @@ TEST_F(BallotTest, ARequestIsNumberedHoweverFarThePlaceOfTheOneBeforeWas) {
   EXPECT_GT(std::get<AskVote>(sent_[0].front().command).marks.first, owed.last);
 }
 
+// Fails when what is owed names no token: it would take what another broker was granted for the same request.
 TEST_F(BallotTest, AVoteWhoseOwnerIsNoCandidateIsReleasedByItsToken) {
   Notice(0, 1, kToken);
   ASSERT_TRUE(IsAsked<ReleaseNamed>(0));
@@ -89,6 +90,7 @@ TEST_F(BallotTest, AVoteWhoseOwnerIsNoCandidateIsReleasedByItsToken) {
 }
 
 // The connection broke: the yield may run yet, whatever the server shows meanwhile.
+// Fails when such a vote counts under the token of the yield.
 TEST_F(BallotTest, AVoteThatMayStillBeYieldedCountsOnlyUnderALaterToken) {
   Wait(2);
   Answer(0, Behind(1));
@@ -106,6 +108,7 @@ TEST_F(BallotTest, AVoteThatMayStillBeYieldedCountsOnlyUnderALaterToken) {
 }
 
 // One release gives all servers' votes one token. The yield names it, and stands still on its way.
+// Fails when votes are confirmed under the token of a yield that may still come: the yield would take one away.
 TEST_F(BallotTest, NoGrantHasTheTokenOfAYieldThatMayStillCome) {
   Wait(2);
   Answer(0, Behind(1));
@@ -175,6 +178,7 @@ core::StoreAcquire Repeated() {
 }
 
 // Its client may believe: one server is silent, and another one has an earlier waiter's vote.
+// Fails when a repeat yields votes under the token that its client was told.
 TEST_F(BallotTest, ARepeatGivesBackNoVoteOfAGrantThatMayBeBelievedIn) {
   Step(Repeated());
   for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
@@ -191,6 +195,7 @@ TEST_F(BallotTest, ARepeatGivesBackNoVoteOfAGrantThatMayBeBelievedIn) {
 }
 
 // More servers than a quorum leaves over have somebody else: nobody can believe any more, and others need the vote.
+// Fails when the token is kept although nobody can believe: each question would renew the vote.
 TEST_F(BallotTest, ARepeatGivesBackTheLastVoteOfAGrantThatIsOver) {
   Step(Repeated());
   for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
@@ -202,6 +207,7 @@ TEST_F(BallotTest, ARepeatGivesBackTheLastVoteOfAGrantThatIsOver) {
 }
 
 // The caller of the downgrade gave it up, released, and has asked anew under the same owner.
+// Fails when the answer is matched by owner alone: the owner's next grant would become SHARED.
 TEST_F(BallotTest, ADowngradeOfAGrantThatIsOverLeavesTheNextOneAlone) {
   using Result = core::DowngradeDone::Result;
   const core::OwnerId owner = Repeated().owner;
@@ -228,6 +234,7 @@ TEST_F(BallotTest, ADowngradeOfAGrantThatIsOverLeavesTheNextOneAlone) {
 }
 
 // The vote ended before the server said that its owner waits; the notice of it comes later than that.
+// Fails when a vote's stamp is not compared with when the server said that the owner waits.
 TEST_F(BallotTest, ALateNoticeOfAVoteThatHasEndedIsNoNewVote) {
   Wait(2);
   for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));

@@ -37,6 +37,7 @@ struct GuardCase {
 
 class CensusGuard : public testing::TestWithParam<GuardCase> {};
 
+// Fails when min-replicas-max-lag 0 counts as a guard: servers take that for off.
 TEST_P(CensusGuard, DecidesHowLong) {
   Census census(GetParam().options, GetParam().wait_replicas);
   CensusFacts facts = GetParam().facts;
@@ -348,6 +349,7 @@ TEST_F(CensusTest, TheMarkerTellsThatThereWereReplicas) {
 }
 
 // One address leads to another server, which is empty: nothing there tells of replicas, but this broker knows.
+// Fails when only replicas that wait count, and not that the server was ever replicated.
 TEST_F(CensusTest, DataBehindAnAddressThatIsKnownToFailOverAreNoOriginal) {
   Census census = Known({.kind = Kind::kIfReplicated, .longest_ttl = kTtl});
   census.Meet({.identity = "a:1"});

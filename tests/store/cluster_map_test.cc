@@ -137,6 +137,7 @@ TEST(SlotMapTest, AFirstMapIsAdoptedWhateverItCovers) {
   EXPECT_EQ(map.covered(), 10u);
 }
 
+// Fails when a report of fewer slots is adopted at once: a node that has lost touch would drop all the others.
 TEST(SlotMapTest, ANodeThatKnowsOnlyItselfIsNotBelieved) {
   SlotMap map;
   ASSERT_EQ(map.Adopt(Three(), "id-a"), Verdict::kAdopted);

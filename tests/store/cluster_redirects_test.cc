@@ -19,6 +19,7 @@ class ClusterRedirectsTest : public ClusterStoreTest {
   }
 };
 
+// Fails when MOVED does not patch the map: all tries would be used up at the node that said so.
 TEST_F(ClusterRedirectsTest, WhatIsMovedIsSentWhereItIsNowAndSoIsWhatComesNext) {
   Make();
   Pass(seconds(5));

@@ -12,6 +12,7 @@ using Kind = HoldOffOptions::Kind;
 
 constexpr core::Instant kAtBroker{std::chrono::hours(9)};  // the broker's clock
 
+// Fails when a broker that has known another server takes an empty one for its first.
 TEST(FirstStart, OnlyAFirstStartAtAServerThatNobodyReplacedCountsFromItsStart) {
   HoldOffOptions one{.kind = Kind::kAuto, .longest_ttl = std::chrono::seconds(30)};
   Census of_cluster(one, 0);
@@ -32,6 +33,7 @@ TEST(FirstStart, OnlyAFirstStartAtAServerThatNobodyReplacedCountsFromItsStart) {
   EXPECT_FALSE(fixed.Next(kAtBroker).lives) << "it is obeyed";
 }
 
+// Fails when a primary without followers counts from its start: one that was cut off would grant at once.
 TEST(FirstStart, APrimaryMustBeFollowedByMostToCountFromItsStart) {
   const HoldOffOptions watched{
       .kind = Kind::kAuto, .longest_ttl = std::chrono::seconds(30), .can_fail_over = true, .has_all_locks = true};

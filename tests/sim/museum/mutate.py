@@ -4,6 +4,7 @@
 import argparse
 import bisect
 import dataclasses
+import hashlib
 import os
 import re
 import subprocess
@@ -122,6 +123,8 @@ def read_rows(text, where):
         elif line:
             if last is not None:
                 wrong("neither '-', '+', 'in ROOM' nor '== NN-name'")
+            if line.startswith("Seed: ") and not re.fullmatch(r"Seed: \d+", line):
+                wrong("'Seed: ' needs a number")
             rows[-1].text.append(line)
     for row in rows:
         for one in row.replacements:
@@ -208,9 +211,9 @@ class Museum:
 
     def __init__(self, folder):
         self.bugs = {}
-        table = os.path.join(folder, "mutations.txt")
-        if os.path.exists(table):
-            with open(table, encoding="utf-8") as f:
+        self.table = os.path.join(folder, "mutations.txt")
+        if os.path.exists(self.table):
+            with open(self.table, encoding="utf-8") as f:
                 for row in read_rows(f.read(), "mutations.txt"):
                     self._add(row.name, row)
         for name in sorted(n for n in os.listdir(folder) if n.endswith(".patch")):
@@ -246,6 +249,33 @@ class Museum:
         lines = [] if isinstance(bug, str) else [line for line in bug.text if line.startswith("Worlds: ")]
         return lines[0].removeprefix("Worlds: ") if lines else ""
 
+    def seed(self, name):
+        """The world that is known to show it; '': none."""
+        bug = self.bugs[name]
+        lines = [] if isinstance(bug, str) else [line for line in bug.text if line.startswith("Seed: ")]
+        return lines[0].removeprefix("Seed: ") if lines else ""
+
+    def keep_seed(self, name, seed):
+        """Writes it into the row, for the runs to come. A patch has no place for it."""
+        bug = self.bugs[name]
+        if isinstance(bug, str):
+            return
+        with open(self.table, encoding="utf-8") as f:
+            before, head, rest = f.read().partition(f"== {name}\n")
+        text, gap, after = rest.partition("\n\n")
+        lines = [line for line in text.split("\n") if not line.startswith("Seed: ")]
+        with open(self.table, "w", encoding="utf-8") as f:
+            f.write(before + head + "\n".join((*lines, f"Seed: {seed}")) + gap + after)
+
+    def pick(self, commit, files, most):
+        """Of the bugs with a known seed: those in a folder with one of `files`, then others, by chance that the commit
+        decides."""
+        def order(name):
+            touched = any(file.startswith(one.room + "/") for one in self.bugs[name].replacements for file in files)
+            return not touched, hashlib.sha256(f"{commit} {name}".encode()).digest()
+        chosen = sorted(filter(self.seed, self.bugs), key=order)[:most]
+        return [name for name in self.bugs if name in chosen]
+
     def apply(self, name, root):
         """Returns the files that it has changed, below `root`."""
         bug = self.bugs[name]
@@ -272,14 +302,21 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--museum", default=HERE, help="folder of mutations.txt and patches (default: this one)")
     parser.add_argument("--tree", default=os.path.join(HERE, "..", "..", ".."), help="root of the sources")
-    parser.add_argument("command", choices=("list", "check", "apply", "worlds"),
+    parser.add_argument("--commit", default="", help="of pick: what decides by chance")
+    parser.add_argument("--most", type=int, default=12, help="of pick: how many")
+    parser.add_argument("--keep", help="of seed: write this one into the row")
+    parser.add_argument("command", choices=("list", "check", "apply", "worlds", "seed", "pick"),
                         help="list: names; check: can each be put in?; apply: put one in, print the files changed; "
-                             "worlds: those that can show one")
+                             "worlds: those that can show one; seed: the world that is known to show one; "
+                             "pick: those of the known seeds for a commit that touches the files named")
     parser.add_argument("bugs", nargs="*", help="numbers, names or patch files (default: all)")
     options = parser.parse_args(arguments)
     root = os.path.abspath(options.tree)
     try:
         museum = Museum(options.museum)
+        if options.command == "pick":
+            print("\n".join(museum.pick(options.commit, options.bugs, options.most)))
+            return 0
         names = museum.select(options.bugs)
         if options.command == "list":
             print("\n".join(names))
@@ -289,6 +326,10 @@ def main(arguments):
             print("\n".join(museum.apply(names[0], root)))
         elif options.command == "worlds":
             print("\n".join(museum.worlds(name) for name in names))
+        elif options.command == "seed" and options.keep:
+            museum.keep_seed(names[0], int(options.keep))
+        elif options.command == "seed":
+            print("\n".join(museum.seed(name) for name in names))
         else:
             tree = Tree(root)
             stale = [(name, why) for name in names if (why := museum.why_not(name, tree))]

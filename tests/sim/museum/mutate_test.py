@@ -71,6 +71,30 @@ class MutateTest(unittest.TestCase):
         self.assertEqual(museum.worlds("01-wrong"), "")
         self.assertEqual(museum.worlds("02-named"), "--topology sentinel")
 
+    def test_a_seed_is_kept_in_its_row_and_replaces_the_one_before(self):
+        body = "in server/core\n- Arm(lease);\n"
+        museum = self.museum_of(self.row(body), self.row(body, "02-other"))
+        self.assertEqual(museum.seed("01-wrong"), "")
+        for seed in (41, 42):
+            museum.keep_seed("01-wrong", seed)
+            museum = mutate.Museum(self.museum)
+            self.assertEqual((museum.seed("01-wrong"), museum.seed("02-other")), (str(seed), ""))
+        self.assertEqual(museum.bugs["01-wrong"].text[-2:], ["Caught by: I1", "Seed: 42"])
+        self.assertEqual(museum.bugs["01-wrong"].replacements[0].old, "Arm(lease);\n")
+
+    def test_a_commit_picks_what_it_touches_first_and_only_known_seeds(self):
+        def known(name, room):
+            return self.row(f"Seed: 7\n\nin {room}\n- a\n", name)
+        core = [known(f"{n}-core", "server/core") for n in range(10, 15)]
+        museum = self.museum_of(self.row("in server/core\n- a"), *core, known("20-lua", "lua"), known("21-lua", "lua"))
+        for commit in "abcdefgh":
+            two = museum.pick(commit, ["lua/get.lua", "server/corex/a.cc"], 2)
+            self.assertEqual(two, ["20-lua", "21-lua"])
+            three = museum.pick(commit, ["lua/get.lua"], 3)
+            self.assertEqual((three, len(three)), (museum.pick(commit, ["lua/get.lua"], 3), 3))
+        self.assertGreater(len({museum.pick(commit, [], 1)[0] for commit in "abcdefgh"}), 1)
+        self.assertEqual(len(museum.pick("a", [], 99)), 7)
+
     def test_finds_its_text_in_any_file_of_the_room(self):
         changed = self.apply("in server\n- op.sent + lease.ttl\n+ now_ + lease.ttl")
         self.assertEqual(changed, ["server/core/a/broker.cc"])
@@ -137,6 +161,7 @@ class MutateTest(unittest.TestCase):
                           ("== 01-a\n- a", "4: '-' or '+' before"),
                           ("== 01-a\nin lua\n- a\n+ b\nstray", "7: neither"),
                           ("== 01-a\nWrong.", "3: 01-a: replaces nothing"),
+                          ("== 01-a\nSeed: x\n\nin lua\n- a", "4: 'Seed: ' needs a number"),
                           ("== 01-a\nin lua\n+ a", "3: 01-a: nothing to replace"),
                           ("== 01-a\nin lua\n- a\n\n== 01-b\nin lua\n- b", "01-b and 01-a have the same number")):
             with self.assertRaisesRegex(mutate.MuseumError, re.escape(why)):
