@@ -37,6 +37,7 @@ INSTALLED, RUNBOOKS = "tests/deploy/test_installation.py", "tests/deploy/test_ru
 WHEEL = "tests/python/test_real_wheel.py"
 ELSEWHERE = {  # the test that runs a program as the page does, or what the test runs
     "CONTRIBUTING.md": {"pre-commit": FOREIGN},
+    "README.md": {"pip": WHEEL},
     "client/go/README.md": {"go": "tests/go/CMakeLists.txt"},
     "client/migration.md": {"consul": FOREIGN},
     "client/node/README.md": {"npm": "client/node/install.sh"},
