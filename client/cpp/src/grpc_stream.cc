@@ -9,7 +9,7 @@
 namespace distlock::internal {
 namespace {
 
-google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
+google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
   google::protobuf::ArenaOptions options;
   options.initial_block = block;
   options.initial_block_size = size;
@@ -18,50 +18,43 @@ google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
 
 }  // namespace
 
-GrpcStream::GrpcStream(std::shared_ptr<Core> core, int link, CallThread& calls)
-    : Stream(link),
+GrpcStream::GrpcStream(std::shared_ptr<Core> core, int of_link, size_t to_broker, std::shared_ptr<CallThread> calls,
+                       StubOf stub_of)
+    : Stream(of_link, to_broker),
       core_(std::move(core)),
-      calls_(calls),
-      block_(new char[kFirstBlock]),
-      arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
+      calls_(std::move(calls)),
+      stub_of_(std::move(stub_of)),
+      arena_(OptionsWith(block_.get(), kFirstBlock)) {}
 
-void GrpcStream::Start(v1::LockService::Stub& stub, std::unique_ptr<Batch> first) {
-  writing_ = std::move(first);
-  StartCall(stub.PrepareAsyncSession(&context(), calls_.queue()), writing_->message());
+void GrpcStream::Start(const std::optional<std::string>& proof, std::unique_ptr<v1::SessionRequest> first) {
+  if (proof) context_.AddMetadata(wire::kAuthorization, *proof);
+  context_.set_initial_metadata_corked(true);  // the headers leave together with the first message
+  call_ = stub_of_(broker).PrepareAsyncSession(&context_, calls_->queue());
+  call_->StartCall(nullptr);
+  written_ = std::move(first);
+  call_->Write(*written_, writing_.For(this));
   Read();
 }
 
-void GrpcStream::Authorize(const std::string& address) {
-  if (const auto bearer = wire::BearerFor(address)) context().AddMetadata(wire::kAuthorization, *bearer);
-}
-
-void GrpcStream::Write(std::unique_ptr<Batch> batch) {
-  writing_ = std::move(batch);
-  calls_.Inline([this] { StartWrite(&writing_->message()); });
+void GrpcStream::Write(std::unique_ptr<v1::SessionRequest> message) {
+  written_ = std::move(message);
+  calls_->Inline([this] { call_->Write(*written_, writing_.For(this)); });
 }
 
 void GrpcStream::Read() {
   arena_.Reset();
   response_ = google::protobuf::Arena::CreateMessage<v1::SessionResponse>(&arena_);
-  StartRead(response_);
+  call_->Read(response_, reading_.For(this));
 }
 
-void GrpcStream::OnReadDone(bool ok) {
-  if (!ok) return core_->OnReadEnd(this);
-  fx_.Clear();
-  core_->OnResponse(this, *response_, fx_);
+void GrpcStream::OnRead(bool ok) {
+  if (!ok) return core_->engine().OnReadEnd(*this);
+  core_->engine().OnResponse(*this, *response_);
   Read();
 }
 
-void GrpcStream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
+void GrpcStream::OnWritten(bool ok) { core_->engine().OnWritten(*this, ok); }
 
-void GrpcStream::OnDone(const grpc::Status& status) {
-  // The call's context refers to the channel, so it must be gone before Close learns that the stream is done.
-  const std::shared_ptr<Core> core = core_;
-  const int of_link = link();
-  const bool shares_thread = SharesThread();
-  delete this;
-  core->OnStreamDone(of_link, status, shares_thread);
-}
+void GrpcStream::OnFinished(bool) { core_->engine().OnStreamEnd(*this, status_); }
 
 }  // namespace distlock::internal

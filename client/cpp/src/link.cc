@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "convert.h"
+
+namespace distlock::internal {
+namespace {
+
+constexpr int64_t kDefaultValidity = 3'000'000'000;
+constexpr size_t kHeartbeatBytes = 2 * kFrameBytes;
+
+// Heartbeat, Goodbye and Cancel have no id, and no event. Open is answered before the broker has told its limit.
+bool HasEvent(const v1::SessionCommand& command) { return command.id() != 0 && !command.has_open(); }
+
+int64_t LastIdOf(const v1::SessionCommand& command) {
+  return command.id() + std::max({command.acquire().locks_size(), command.adopt().hold_count(), 1}) - 1;
+}
+
+}  // namespace
+
+void Link::Begin(int64_t now_ns, int64_t grace_ns) {
+  *this = Link();
+  session = SessionBelief(now_ns, grace_ns);
+  streaming = true;
+}
+
+void Link::OnOpened(const v1::SessionOpened& with, int64_t now_ns) {
+  const auto can = [&](const char* what) {
+    return std::find(with.features().begin(), with.features().end(), what) != with.features().end();
+  };
+  opened = true;
+  adopts = can("adopt");
+  authenticates = can("authenticate");
+  if (with.max_message_bytes() > 0) message_bytes = static_cast<size_t>(with.max_message_bytes());
+  if (with.max_unanswered() > 0) most_ahead = static_cast<size_t>(with.max_unanswered());
+  validity_ns = ToNs(with.validity()) > 0 ? ToNs(with.validity()) : kDefaultValidity;
+  interval_ns = with.has_heartbeat_interval() ? ToNs(with.heartbeat_interval()) : validity_ns / 3;
+  interval_ns = std::max(interval_ns, kShortestPause);
+  const int64_t sent_ns = session.last_sent_ns();
+  session.Ack(0, validity_ns, now_ns);
+  if (leaving) return;
+  heartbeat_at_ns = AddNs(sent_ns, interval_ns);
+  // Late: much of what this session may be believed in is gone already.
+  heartbeat_due = heartbeat_due || now_ns - sent_ns > validity_ns / 6;
+}
+
+void Link::End(const std::string& why, int64_t now_ns, Effects& fx) {
+  // The goodbye of a session frees all that it has.
+  const Answer gone{.refusal = Refusal{.reason = RefusalReason::kUnreachable, .message = why}, .broken = !leaving};
+  std::map<int64_t, Heard> unanswered = std::move(asked);
+  *this = Link();
+  for (auto& [id, heard] : unanswered) heard(gone, now_ns, fx);
+}
+
+void Link::Ask(int64_t id, v1::SessionCommand command, Heard heard) {
+  command.set_id(id);
+  Add(std::move(command));
+  asked.emplace(id, std::move(heard));
+}
+
+bool Link::OnAnswer(int64_t id, const Answer& answer, int64_t now_ns, Effects& fx) {
+  auto question = asked.extract(id);
+  if (question.empty()) return false;
+  question.mapped()(answer, now_ns, fx);
+  return true;
+}
+
+void Link::Goodbye() {
+  // The broker frees with the session what it has not heard of.
+  const size_t room = most_ahead - std::min(ahead_.size(), most_ahead);
+  if (waiting_.size() > room) waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(room), waiting_.end());
+  waiting_.emplace_back().mutable_goodbye();
+  leaving = true;
+  heartbeat_due = false;
+  heartbeat_at_ns = kNever;
+}
+
+void Link::BeatBeforeHalf(int64_t deadline_ns, int64_t now_ns) {
+  if (leaving || now_ns >= deadline_ns) return;
+  heartbeat_at_ns = std::min(heartbeat_at_ns, AddNs(now_ns, std::max((deadline_ns - now_ns) / 2, kShortestPause)));
+}
+
+void Link::BeatForGrant(int64_t deadline_ns, int64_t now_ns) {
+  const bool unanswered = session.unanswered_since_ns() != kNever;
+  const bool recent = unanswered && now_ns - session.last_sent_ns() < validity_ns / 6;
+  if (!leaving && !recent && deadline_ns - now_ns < validity_ns / 2) heartbeat_due = true;
+  BeatBeforeHalf(deadline_ns, now_ns);
+}
+
+void Link::Tick(int64_t now_ns) {
+  if (now_ns < heartbeat_at_ns) return;
+  heartbeat_due = true;
+  heartbeat_at_ns = AddNs(now_ns, interval_ns);
+}
+
+bool Link::MayLeave(const v1::SessionCommand& next) const { return ahead_.size() < most_ahead || !HasEvent(next); }
+
+std::unique_ptr<v1::SessionRequest> Link::Pack(int64_t now_ns) {
+  if (!HasNext()) return nullptr;
+  auto message = std::make_unique<v1::SessionRequest>();
+  size_t bytes = 0;
+  if (std::exchange(heartbeat_due, false)) {
+    message->add_commands()->mutable_heartbeat()->set_seq(session.Send(now_ns));
+    heartbeat_at_ns = AddNs(now_ns, interval_ns);
+    bytes = kHeartbeatBytes;
+  }
+  while (!waiting_.empty() && MayLeave(waiting_.front())) {
+    v1::SessionCommand& next = waiting_.front();
+    bytes += next.ByteSizeLong() + kFrameBytes;
+    if (bytes > message_bytes && message->commands_size() > 0) break;
+    if (HasEvent(next)) ahead_.emplace(next.id(), LastIdOf(next));
+    *message->add_commands() = std::move(next);
+    waiting_.pop_front();
+  }
+  return message;
+}
+
+void Link::OnEvent(int64_t id) {
+  const auto after = ahead_.upper_bound(id);
+  if (after == ahead_.begin()) return;
+  const auto found = std::prev(after);
+  if (id <= found->second) ahead_.erase(found);
+}
+
+}  // namespace distlock::internal
