@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/bidi_call.h"
 #include "bench/direct.h"
 #include "bench/relay.h"
 #include "bench/session.h"
-#include "bidi_call.h"
 
 namespace distlock::bench {
 namespace {
@@ -20,7 +20,7 @@ constexpr auto kPatience = std::chrono::seconds(10);
 using Done = std::function<void()>;
 
 // One stream with one command in flight: the later of the answer and the end of the write starts the next command.
-class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
+class RelayCaller final : public BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   RelayCaller(Load& load, Tally& tally, const char* method, const std::string& target, size_t i, Done done)
       : load_(load),

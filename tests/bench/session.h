@@ -24,8 +24,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/bidi_call.h"
 #include "bench/target.h"
-#include "bidi_call.h"
 #include "distlock/v1/lock_service.pb.h"
 
 namespace distlock::bench {
@@ -59,7 +59,7 @@ v1::LockSpec Spec(const std::string& key, bool wait = false);
 // Describes an unexpected event, for an error message.
 std::string Describe(const SeenEvent& event);
 
-class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
+class Session final : public BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   using Handler = std::function<void(Session&, const SeenEvent&)>;
 

@@ -83,9 +83,9 @@ class Interleaving {
   explicit Interleaving(uint64_t seed) : random_(seed), now_(Pick(0, 1000) * kMs) {
     table_.OnStarted(now_, std::nullopt, std::nullopt, fx_);
     Send();
+    const SpecPtr spec = MakeSpec("a", {});
     const RequestPtr request = table_.Acquire(
-        {MakeSpec("a", {})}, std::nullopt, [this](Result<Leases> answer) { lease_ = answer.value().front(); }, now_,
-        fx_);
+        {&spec, 1}, std::nullopt, [this](Result<Leases> answer) { lease_ = answer.value().front(); }, now_, fx_);
     v1::SessionEvent event;
     event.mutable_opened()->mutable_validity()->set_seconds(3);
     Hear(event);
@@ -121,13 +121,13 @@ class Interleaving {
 
   void Hear(const v1::SessionEvent& event) {
     table_.OnEvent(event, now_, fx_, 0);
-    for (auto& [by, run] : std::exchange(fx_, {})) run();
+    std::exchange(fx_, {}).Run({});
   }
 
   // One of six heartbeats is lost.
   void Send() {
-    while (const auto message = table_.Pack(now_, 0)) {
-      for (const v1::SessionCommand& command : message->commands()) {
+    for (v1::SessionRequest message; table_.Pack(now_, 0, message); message.Clear()) {
+      for (const v1::SessionCommand& command : message.commands()) {
         if (!command.has_heartbeat()) continue;
         sent_[command.heartbeat().seq()] = now_;
         const bool limited = Pick(0, 3) == 0;

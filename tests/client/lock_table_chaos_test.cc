@@ -143,7 +143,7 @@ class Chaos {
     LockOptions options;
     options.resume = Roll(2) == 0;
     const auto spec = MakeSpec("k" + std::to_string(leases_.size()), std::move(options));
-    const RequestPtr request = table_.Acquire({spec}, std::nullopt, [](const Result<Leases>&) {}, now_, fx_);
+    const RequestPtr request = table_.Acquire({&spec, 1}, std::nullopt, [](const Result<Leases>&) {}, now_, fx_);
     leases_.push_back(request->leases.front());
   }
 
@@ -193,8 +193,8 @@ class Chaos {
     Session& session = streams_[link];
     if (!session.open) return;
     if (Roll(2) == 0) {
-      while (const auto message = table_.Pack(now_, link)) {
-        for (const v1::SessionCommand& command : message->commands()) session.commands.push_back(command);
+      for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+        for (const v1::SessionCommand& command : message.commands()) session.commands.push_back(command);
       }
     }
     for (int n = Roll(4); n > 0 && !session.commands.empty() && !session.dead; --n) {
@@ -307,7 +307,7 @@ class Chaos {
   }
 
   void Settle() {
-    for (auto& [by, run] : std::exchange(fx_, {})) run();
+    std::exchange(fx_, {}).Run({});
     EXPECT_LE(answered_, asked_);
   }
 

@@ -104,11 +104,18 @@ class LockTableTest : public ::testing::Test {
     Settle();
   }
 
+  // The next message; empty when there is none.
+  v1::SessionRequest Packed(int link) {
+    v1::SessionRequest message;
+    table_.Pack(now_, link, message);
+    return message;
+  }
+
   // The commands to send, e.g. "acquire 2", "acquire 3 of 5", "heartbeat 1", "adopt 4: lease-2 as request 1".
   std::vector<std::string> Drain(int link = 0) {
     std::vector<std::string> sent;
-    while (const auto message = table_.Pack(now_, link)) {
-      for (const v1::SessionCommand& c : message->commands()) {
+    for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+      for (const v1::SessionCommand& c : message.commands()) {
         switch (c.command_case()) {
           case v1::SessionCommand::kOpen:
             sent.push_back("open");
@@ -151,9 +158,7 @@ class LockTableTest : public ::testing::Test {
   }
 
   // Runs the effects, as the Engine does when its mutex is free.
-  void Settle() {
-    for (auto& [by, run] : std::exchange(fx_, {})) run();
-  }
+  void Settle() { std::exchange(fx_, {}).Run({}); }
 
   using Strings = std::vector<std::string>;
 

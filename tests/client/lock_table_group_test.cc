@@ -28,11 +28,11 @@ TEST_F(LockTableTest, AGroupOfOneIsAPlainAcquire) {
 TEST_F(LockTableTest, AGroupsWaitGoesOverTheWireInEachOfItsLocks) {
   AcquireAll({"a", "b"}, std::chrono::seconds(2));
   AcquireAll({"c", "d"}, std::chrono::seconds(0));
-  const std::unique_ptr<v1::SessionRequest> message = table_.Pack(now_, 0);
-  for (const v1::LockSpec& lock : message->commands(0).acquire().locks()) {
+  const v1::SessionRequest message = Packed(0);
+  for (const v1::LockSpec& lock : message.commands(0).acquire().locks()) {
     EXPECT_EQ(lock.max_wait().seconds(), 2);
   }
-  for (const v1::LockSpec& lock : message->commands(1).acquire().locks()) {
+  for (const v1::LockSpec& lock : message.commands(1).acquire().locks()) {
     EXPECT_TRUE(lock.has_max_wait());
     EXPECT_EQ(lock.max_wait().seconds(), 0);
   }
@@ -103,10 +103,10 @@ TEST_F(LockTableTest, AReconnectAsksForAGroupAgainInOneCommand) {
   Break();
   EXPECT_EQ(answers_, Strings{}) << "nothing was handed out";
   Start();
-  const std::unique_ptr<v1::SessionRequest> message = table_.Pack(now_, 0);
-  ASSERT_EQ(message->commands_size(), 2);
-  EXPECT_EQ(message->commands(1).id(), 2);
-  const v1::AcquireLocks& again = message->commands(1).acquire();
+  const v1::SessionRequest message = Packed(0);
+  ASSERT_EQ(message.commands_size(), 2);
+  EXPECT_EQ(message.commands(1).id(), 2);
+  const v1::AcquireLocks& again = message.commands(1).acquire();
   ASSERT_EQ(again.locks_size(), 2);
   EXPECT_EQ(again.locks(1).key(), "b");
   EXPECT_EQ(again.locks(1).max_wait().nanos(), 500'000'000);
@@ -188,9 +188,9 @@ TEST_F(LockTableTest, ABrokerThatTakesLargerMessagesIsAskedForMore) {
   AcquireAll(keys);
   EXPECT_EQ(Drain(), Strings{"open"}) << "held back until the broker tells its limit";
   Say("opened { validity { seconds: 3 } max_message_bytes: 131072 }");
-  const std::unique_ptr<v1::SessionRequest> message = table_.Pack(now_, 0);
-  EXPECT_EQ(message->commands(0).acquire().locks_size(), 64);
-  EXPECT_LE(message->ByteSizeLong(), 131072u);
+  const v1::SessionRequest message = Packed(0);
+  EXPECT_EQ(message.commands(0).acquire().locks_size(), 64);
+  EXPECT_LE(message.ByteSizeLong(), 131072u);
   EXPECT_EQ(answers_, Strings{});
   AcquireAll(keys);
   EXPECT_EQ(Drain(), Strings{"acquire 67 of 64"}) << "the limit is known";

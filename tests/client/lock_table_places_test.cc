@@ -29,8 +29,8 @@ class PlacesTest : public LockTableTest {
   // Of the acquires that wait to be sent.
   Strings RequestIds(int link) {
     Strings ids;
-    while (std::unique_ptr<v1::SessionRequest> message = table_.Pack(now_, link)) {
-      for (const v1::SessionCommand& c : message->commands()) {
+    for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+      for (const v1::SessionCommand& c : message.commands()) {
         if (c.has_acquire()) ids.push_back(c.acquire().request_id());
       }
     }

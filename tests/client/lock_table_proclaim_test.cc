@@ -103,10 +103,10 @@ TEST_F(ProclaimTest, WhatWasShownMovesAlong) {
   Say("draining { time_left { seconds: 30 } }", 0);
   Start();
   Say(kOpened, 1);
-  const std::unique_ptr<v1::SessionRequest> message = table_.Pack(now_, 1);
-  ASSERT_NE(message, nullptr);
-  ASSERT_TRUE(message->commands().rbegin()->has_adopt());
-  EXPECT_EQ(message->commands().rbegin()->adopt().lock().metadata().at("v"), "x");
+  const v1::SessionRequest message = Packed(1);
+  ASSERT_GT(message.commands_size(), 0);
+  ASSERT_TRUE(message.commands().rbegin()->has_adopt());
+  EXPECT_EQ(message.commands().rbegin()->adopt().lock().metadata().at("v"), "x");
 }
 
 }  // namespace

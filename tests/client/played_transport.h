@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "core.h"
+#include "engine.h"
 #include "stream.h"
 
 namespace distlock::internal {
@@ -35,8 +35,8 @@ class PlayedTransport final : public Transport {
     }
   }
 
-  std::shared_ptr<Stream> NewStream(std::shared_ptr<Core> core, int link, size_t broker) override {
-    return std::make_shared<PlayedStream>(*this, std::move(core), link, broker);
+  std::shared_ptr<Stream> NewStream(std::shared_ptr<Engine> engine, int link, size_t broker) override {
+    return std::make_shared<PlayedStream>(*this, std::move(engine), link, broker);
   }
 
   // Any thread. Breaks all streams, as a broker that dies.
@@ -52,42 +52,42 @@ class PlayedTransport final : public Transport {
 
   class PlayedStream final : public Stream, public std::enable_shared_from_this<PlayedStream> {
    public:
-    PlayedStream(PlayedTransport& transport, std::shared_ptr<Core> core, int of_link, size_t to_broker)
-        : Stream(of_link, to_broker), transport_(transport), core_(std::move(core)) {}
+    PlayedStream(PlayedTransport& transport, std::shared_ptr<Engine> engine, int of_link, size_t to_broker)
+        : Stream(of_link, to_broker), transport_(transport), engine_(std::move(engine)) {}
 
-    void Start(const std::optional<std::string>&, std::unique_ptr<v1::SessionRequest> first) override {
+    void Start(const std::optional<std::string>&) override {
       transport_.Post([self = shared_from_this()] { self->transport_.streams_.insert(self.get()); });
-      Write(std::move(first));
+      Write();
     }
-    void Write(std::unique_ptr<v1::SessionRequest> message) override {
-      transport_.Post([self = shared_from_this(), written = std::shared_ptr(std::move(message))] {
+    void Write() override {
+      transport_.Post([self = shared_from_this()] {
         const bool ok = !self->over_;
-        if (ok) self->transport_.Play(*self, *written);
-        self->core_->engine().OnWritten(*self, ok);
+        if (ok) self->transport_.Play(*self, *self->message);
+        self->engine_->OnWritten(*self, ok);
       });
     }
     void Cancel() override {
       transport_.Post([self = shared_from_this()] { self->End(); });
     }
     void Finish() override {
-      transport_.Post([self = shared_from_this()] { self->core_->engine().OnStreamEnd(*self, grpc::Status::OK); });
+      transport_.Post([self = shared_from_this()] { self->engine_->OnStreamEnd(*self, grpc::Status::OK); });
     }
 
     // On the transport's thread.
     void Tell(const v1::SessionResponse& response) {
-      if (!over_ && !response.events().empty()) core_->engine().OnResponse(*this, response);
+      if (!over_ && !response.events().empty()) engine_->OnResponse(*this, response);
     }
     void End() {
       if (std::exchange(over_, true)) return;
       transport_.Forget(*this);
-      core_->engine().OnReadEnd(*this);
+      engine_->OnReadEnd(*this);
     }
 
     int64_t last_seq = 0;
 
    private:
     PlayedTransport& transport_;
-    const std::shared_ptr<Core> core_;
+    const std::shared_ptr<Engine> engine_;
     bool over_ = false;
   };
 

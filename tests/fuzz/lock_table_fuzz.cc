@@ -105,19 +105,15 @@ class Program {
       ++asked->answers;
       asked->granted = answer.ok();
     };
-    wish->request = table_.Acquire({distlock::internal::MakeSpec(std::string(bytes_.Text()), options)}, max_wait,
-                                   answered, now_, fx_);
-    // One that is refused at once has none: then there is nothing to look at.
-    const bool waits = !wish->request->leases.empty();
-    if (waits) wish->lease = wish->request->leases.front();
+    const auto spec = distlock::internal::MakeSpec(std::string(bytes_.Text()), options);
+    wish->request = table_.Acquire({&spec, 1}, max_wait, answered, now_, fx_);
+    wish->lease = wish->request->leases.front();
     wishes_.push_back(std::move(wish));
   }
 
   template <typename Do>
   void WithWish(Do act) {
-    if (wishes_.empty()) return;
-    Wish& wish = *wishes_[bytes_.Below(256) % wishes_.size()];
-    if (wish.lease != nullptr) act(wish);
+    if (!wishes_.empty()) act(*wishes_[bytes_.Below(256) % wishes_.size()]);
   }
 
   // Only a guard can be asked for one, and it exists from the grant on.
@@ -156,7 +152,9 @@ class Program {
 
   void Send() {
     for (int link = 0; link < LockTable::kLinks; ++link) {
-      while (const auto message = table_.Pack(now_, link)) DISTLOCK_CHECK(message->commands_size() > 0);
+      for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+        DISTLOCK_CHECK(message.commands_size() > 0);
+      }
     }
   }
 
@@ -269,13 +267,12 @@ class Program {
   }
 
   void Settle() {
-    for (auto& [by, run] : std::exchange(fx_, {})) run();
+    std::exchange(fx_, {}).Run({});
     for (const auto& wish : wishes_) Check(*wish);
   }
 
   void Check(Wish& wish) {
     DISTLOCK_CHECK(wish.answers <= 1);
-    if (wish.lease == nullptr) return;
     const Lease& lease = *wish.lease;
     DISTLOCK_CHECK(!wish.ended || lease.phase == Lease::Phase::kEnded);
     wish.ended = lease.phase == Lease::Phase::kEnded;

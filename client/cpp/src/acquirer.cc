@@ -21,14 +21,14 @@ PendingLock Acquirer::Start(std::optional<Duration> max_wait, LockCallback callb
     Result<Guard> guard = GuardOf(core, std::move(answer));
     if (tell) tell(std::move(guard));
   };
-  return {core_, core_->Acquire({spec_}, max_wait, std::move(answered))};
+  return {core_, core_->Acquire({&spec_, 1}, max_wait, std::move(answered))};
 }
 
 Result<Guard> Acquirer::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
   if (OnLibraryThread()) return WouldDeadlock();
   if (cancel.stop_requested()) return CancelledBefore();
   Awaited<Result<Leases>> answer(core_->waiting());
-  const RequestPtr request = core_->Acquire({spec_}, max_wait, answer.callback());
+  const RequestPtr request = core_->Acquire({&spec_, 1}, max_wait, answer.callback());
   const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(request); });
   return GuardOf(core_, answer.Wait());
 }

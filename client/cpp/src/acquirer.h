@@ -8,7 +8,6 @@
 #include <optional>
 #include <stop_token>
 
-#include "callbacks.h"
 #include "core.h"
 #include "distlock/pending_lock.h"
 

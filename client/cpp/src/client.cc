@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "addresses.h"
-#include "callbacks.h"
 #include "core.h"
 #include "distlock/wire/bearer.h"
 #include "grpc_transport.h"

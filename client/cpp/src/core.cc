@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core.h"
 
-#include "callbacks.h"
-
 namespace distlock::internal {
 namespace {
 
@@ -28,16 +26,16 @@ template <class T>
 void Core::AnswerApart(Callback<void(T)> callback, std::type_identity_t<T> answer) const {
   Effects fx;
   fx.Answer(std::move(callback), std::move(answer));
-  RunWithoutThread(std::move(fx), options_);
+  fx.RunWithoutThread(options_);
 }
 
 Core::Core(ClientOptions options, const MakeTransport& make_transport)
     : options_(std::move(options)),
       made_in_(GrpcIsTheParents() ? kNowhere : ForkCount()),
-      engine_(Forked() ? nullptr : std::make_unique<Engine>(options_, make_transport)) {}
+      engine_(Forked() ? nullptr : std::make_shared<Engine>(options_, make_transport)) {}
 
 void Core::Start() {
-  if (!Forked()) engine_->Start(shared_from_this());
+  if (!Forked()) engine_->Start();
 }
 
 void Core::Close() {
@@ -49,8 +47,7 @@ void Core::Close() {
   engine_->Close();
 }
 
-RequestPtr Core::Acquire(const std::vector<SpecPtr>& specs, std::optional<Duration> max_wait,
-                         AcquireCallback callback) {
+RequestPtr Core::Acquire(std::span<const SpecPtr> specs, std::optional<Duration> max_wait, AcquireCallback callback) {
   RequestPtr request;
   if (max_wait == Duration::max()) max_wait = std::nullopt;  // for ever
   if (Forked()) {
@@ -142,7 +139,7 @@ bool Core::draining() {
 
 std::optional<Refusal> Core::Unusable() {
   if (Forked()) return ForkedRefusal();
-  if (engine_->closing()) return ClosedRefusal();
+  if (engine_->With([](const LockTable& table) { return table.closed(); })) return ClosedRefusal();
   return std::nullopt;
 }
 

@@ -10,10 +10,10 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "distlock/client.h"
 #include "engine.h"
@@ -29,7 +29,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void Close();
 
   // Takes all locks or none.
-  RequestPtr Acquire(const std::vector<SpecPtr>& specs, std::optional<Duration> max_wait, AcquireCallback callback);
+  RequestPtr Acquire(std::span<const SpecPtr> specs, std::optional<Duration> max_wait, AcquireCallback callback);
   void Cancel(const RequestPtr& request);
   // Calls `callback` with `refusal`, on a thread of the library.
   void Refuse(AcquireCallback callback, Refusal refusal);
@@ -47,8 +47,7 @@ class Core : public std::enable_shared_from_this<Core> {
   bool connected();
   bool draining();
   const ClientOptions& options() const { return options_; }
-  // REQUIRES, for both: this is not a child of fork.
-  Engine& engine() { return *engine_; }
+  // REQUIRES: this is not a child of fork.
   Lookups& lookups() { return engine_->lookups(); }
   // For Awaited. Null in a child of fork.
   std::shared_ptr<Waiting> waiting() const { return Forked() ? nullptr : engine_->waiting(); }
@@ -70,7 +69,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   const ClientOptions options_;
   const uint64_t made_in_;
-  std::unique_ptr<Engine> engine_;  // null in a child that was forked while its parent used gRPC
+  const std::shared_ptr<Engine> engine_;  // null in a child that was forked while its parent used gRPC
 };
 
 template <class T>

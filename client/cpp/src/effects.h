@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a change of the lock table has the program hear, in order. Collected under the Core's mutex and run when that is
-// free again, because it is the program's code.
+// What is to be done when the Engine's mutex is free again, in order: mostly callbacks of the program, and on which
+// thread.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "awaited.h"
 #include "distlock/callback.h"
+#include "distlock/client.h"
 
 namespace distlock::internal {
 
 class Effects {
  public:
   enum class By : uint8_t {
-    kAnybody,   // only wakes a caller that waits
+    kAnybody,   // the library's own, such as what wakes a caller that waits
     kGiver,     // stops tokens: the thread that gives the lock back; at any other end of a lock one of the library
     kLibrary,   // a thread of the library
     kExecutor,  // ClientOptions::executor, or a thread of the library
   };
-  struct Effect {
-    By by;
-    Callback<void()> run;
-  };
 
   void Add(By by, Callback<void()> run) { effects_.push_back({by, std::move(run)}); }
 
+  // `tell` calls `callback`, if there is one.
+  template <class T>
+  void Answer(const Callback<void(T)>& callback, Callback<void()> tell) {
+    if (callback) Add(Awaited<T>::Has(callback) ? By::kAnybody : By::kLibrary, std::move(tell));
+  }
   template <class T>
   void Answer(Callback<void(T)> callback, std::type_identity_t<T> answer) {
     if (!callback) return;
@@ -38,25 +38,40 @@ class Effects {
     Add(by, [callback = std::move(callback), answer = std::move(answer)]() mutable { callback(std::move(answer)); });
   }
 
-  // Takes out those for which `leaves(by)` is true.
-  template <class Leaves>
-  Effects Extract(Leaves leaves) {
-    const auto first = std::stable_partition(effects_.begin(), effects_.end(),
-                                             [&](const Effect& effect) { return !leaves(effect.by); });
-    Effects out;
-    out.effects_.assign(std::make_move_iterator(first), std::make_move_iterator(effects_.end()));
-    effects_.erase(first, effects_.end());
-    return out;
-  }
-
-  void Append(Effects later) { std::move(later.effects_.begin(), later.effects_.end(), std::back_inserter(effects_)); }
-
+  void Append(Effects later);
+  // Takes out those of `first` and of what comes after it in By.
+  Effects TakeFrom(By first);
   bool empty() const { return effects_.empty(); }
-  auto begin() { return effects_.begin(); }
-  auto end() { return effects_.end(); }
+
+  // Does all of it. A callback that throws ends the process. `options`: for the executor.
+  void Run(const ClientOptions& options) noexcept;
+  // The same where the library has no thread: after Close, and in a child of fork.
+  void RunWithoutThread(const ClientOptions& options);
 
  private:
+  struct Effect {
+    By by;
+    Callback<void()> run;
+  };
   std::vector<Effect> effects_;
+};
+
+// True inside a callback of the library. A wait there would block the thread that has to end it.
+bool OnLibraryThread();
+// Runs `callback` on a new thread, which ends with it and counts as a thread of the library.
+void RunApart(Callback<void()> callback);
+
+// While it lives, this thread is one of the library's, and what it runs is of `owner`.
+class LibraryThread {
+ public:
+  explicit LibraryThread(const void* owner);
+  ~LibraryThread();
+  LibraryThread(const LibraryThread&) = delete;
+  LibraryThread& operator=(const LibraryThread&) = delete;
+  static bool RunsFor(const void* owner);
+
+ private:
+  const void* const outer_;
 };
 
 }  // namespace distlock::internal

@@ -5,19 +5,17 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
-#include "callbacks.h"
 #include "distlock/wire/bearer.h"
 #include "tls_channel.h"
 
 namespace distlock::internal {
 namespace {
 
+using By = Effects::By;
+
 // Short, because leases wait for a session that adopts them, and their last promises run out.
 constexpr int64_t kPauseWhileMoving = 200'000'000;
-
-bool IsCallback(Effects::By by) { return by == Effects::By::kLibrary || by == Effects::By::kExecutor; }
 
 LockTable::Options OptionsFrom(const ClientOptions& options) {
   return {.address = options.address,
@@ -31,18 +29,18 @@ LockTable::Options OptionsFrom(const ClientOptions& options) {
 
 }  // namespace
 
-Engine::Engine(const ClientOptions& options, const MakeTransport& make_transport)
-    : options_(options),
-      addresses_(options.address),
-      lookups_(options, options.connect_at_once ? addresses_.all() : SplitAddresses(options.address)),
-      transport_(make_transport(options, addresses_.all())),
+Engine::Engine(ClientOptions options, const MakeTransport& make_transport)
+    : options_(std::move(options)),
+      addresses_(options_.address),
+      lookups_(options_, options_.connect_at_once ? addresses_.all() : SplitAddresses(options_.address)),
+      transport_(make_transport(options_, addresses_.all())),
       waiting_(transport_->waiting()),
-      table_(OptionsFrom(options)),
-      wanted_(options.connect_at_once),
-      reconnects_(options.reconnect_initial, options.reconnect_max) {}
+      table_(OptionsFrom(options_)),
+      wanted_(options_.connect_at_once),
+      reconnects_(options_.reconnect_initial, options_.reconnect_max) {}
 
-void Engine::Start(const std::shared_ptr<Core>& core) {
-  thread_ = std::thread([this, core] { Run(core); });
+void Engine::Start() {
+  thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   MutexLock lock(&mu_);
   WakeThread();
 }
@@ -50,9 +48,9 @@ void Engine::Start(const std::shared_ptr<Core>& core) {
 void Engine::Close() {
   {
     MutexLock lock(&mu_);
-    if (std::exchange(closing_, true)) return;
+    if (table_.closed()) return;
     table_.Close(BootNow(), posted_);
-    timer_.Set(0);
+    WakeThread();
   }
   lookups_.Close();
   Flush();
@@ -71,7 +69,7 @@ void Engine::Close() {
   }
   {
     MutexLock lock(&mu_);
-    // A stream that has not ended keeps the Core, with all that it needs, until then.
+    // A stream that has not ended keeps all that it needs until then.
     if (!AwaitFor(mu_, ended, options_.close_timeout)) return;
   }
   transport_.reset();
@@ -87,19 +85,14 @@ void Engine::Turn(Asker asker, Act act) {
   if (asker == Asker::kProgram && waiting_ != nullptr) waiting_->Attend();
   // Before the callbacks, which may take long.
   if (!LibraryThread::RunsFor(this)) Flush(asker == Asker::kBlockedCaller);
-  Post(fx.Extract(IsCallback));
-  internal::Run(fx, options_);
+  Post(fx.TakeFrom(By::kLibrary));
+  fx.Run(options_);
 }
 
 void Engine::TurnQuietly(Act act) {
   MutexLock lock(&mu_);
   act(table_, BootNow(), posted_);
   if (!posted_.empty()) WakeThread();
-}
-
-bool Engine::closing() {
-  MutexLock lock(&mu_);
-  return closing_;
 }
 
 void Engine::Post(Effects fx) {
@@ -111,21 +104,21 @@ void Engine::Post(Effects fx) {
       return WakeThread();
     }
   }
-  RunWithoutThread(std::move(fx), options_);
+  fx.RunWithoutThread(options_);
 }
 
 void Engine::Tell(Effects fx, bool shares_thread) {
-  if (shares_thread) Post(fx.Extract([](Effects::By by) { return by != Effects::By::kAnybody; }));
+  if (shares_thread) Post(fx.TakeFrom(By::kGiver));
   const bool outermost = !LibraryThread::RunsFor(this);
   {
     const LibraryThread here(this);
-    internal::Run(fx, options_);
+    fx.Run(options_);
   }
   if (outermost) Flush();
 }
 
 void Engine::Flush(bool will_wait) {
-  std::array<std::pair<StreamPtr, std::unique_ptr<v1::SessionRequest>>, kLinks> ready;
+  std::array<StreamPtr, kLinks> ready;
   bool held_up = false;
   {
     MutexLock lock(&mu_);
@@ -134,51 +127,49 @@ void Engine::Flush(bool will_wait) {
       if (stream == nullptr || stream->read_ended) continue;
       if (stream->writing) {
         held_up = held_up || table_.at(link).HasNext();
-        continue;
+      } else if (table_.Pack(BootNow(), link, stream->message.Renew())) {
+        stream->writing = true;
+        ready[static_cast<size_t>(link)] = stream;
       }
-      auto message = table_.Pack(BootNow(), link);
-      if (message == nullptr) continue;
-      stream->writing = true;
-      ready[static_cast<size_t>(link)] = {stream, std::move(message)};
     }
   }
-  for (auto& [stream, message] : ready) {
-    if (stream != nullptr) stream->Write(std::move(message));
+  for (const StreamPtr& stream : ready) {
+    if (stream != nullptr) stream->Write();
   }
   if (held_up && !will_wait && waiting_ != nullptr) waiting_->Attend();
 }
 
-void Engine::Run(const std::shared_ptr<Core>& core) {
-  bool last = false;
-  while (!last) {
+void Engine::Run() {
+  for (bool last = false; !last;) {
     timer_.Wait();
     Effects fx;
-    std::array<StreamPtr, kLinks> lapsed;
-    std::vector<int> looks;
-    bool starts = false;
     {
       MutexLock lock(&mu_);
       fx = std::exchange(posted_, {});
-      last = thread_ended_ = closing_;
-      if (!last) {
-        const int64_t now_ns = BootNow();
-        armed_ns_ = kNever;
-        for (int link = 0; link < kLinks; ++link) lapsed[static_cast<size_t>(link)] = BreakIfLapsed(link, now_ns, fx);
-        table_.Tick(now_ns, fx);
-        for (int link = 0; link < kLinks; ++link) {
-          if (table_.at(link).LooksForProof()) looks.push_back(link);
-        }
-        starts = WantsStream() && now_ns >= reconnect_at_ns_;
-        Arm();
-      }
+      last = thread_ended_ = table_.closed();
+      if (!last) Tick(fx);
     }
-    for (const StreamPtr& stream : lapsed) {
-      if (stream != nullptr) stream->Cancel();
-    }
-    for (const int link : looks) ShowProof(link);
     Tell(std::move(fx));
-    if (starts) StartStream(core);
   }
+}
+
+void Engine::Tick(Effects& fx) {
+  const int64_t now_ns = BootNow();
+  armed_ns_ = kNever;
+  for (int link = 0; link < kLinks; ++link) {
+    const StreamPtr stream = StreamOf(link);
+    if (stream == nullptr || !table_.at(link).IsLapsed(now_ns)) continue;
+    const char* const why = table_.at(link).opened ? "the broker was not heard for the whole validity"
+                                                   : "no answer to Open within the connect timeout";
+    Break(link, EndCause::kLapsed, Refusal{.reason = RefusalReason::kUnreachable, .message = why}, now_ns, fx);
+    fx.Add(By::kAnybody, [stream] { stream->Cancel(); });
+  }
+  table_.Tick(now_ns, fx);
+  for (int link = 0; link < kLinks; ++link) {
+    if (table_.at(link).LooksForProof()) fx.Add(By::kAnybody, [this, link] { ShowProof(link); });
+  }
+  if (WantsStream() && now_ns >= reconnect_at_ns_) fx.Add(By::kAnybody, [this] { StartStream(); });
+  Arm();
 }
 
 void Engine::ShowProof(int link) {
@@ -195,14 +186,14 @@ void Engine::ShowProof(int link) {
   if (StreamOf(link) == stream) table_.Show(proof, link);
 }
 
-void Engine::StartStream(const std::shared_ptr<Core>& core) {
+void Engine::StartStream() {
   Effects fx;
   size_t broker = 0;
   std::string address;
   {
     MutexLock lock(&mu_);
-    if (const StreamPtr& left = StreamOf(1 - table_.present());
-        left != nullptr && left->broker == addresses_.present() && addresses_.size() > 1) {
+    const StreamPtr& left = StreamOf(1 - table_.present());
+    if (left != nullptr && left->broker == addresses_.present() && addresses_.size() > 1) {
       addresses_.Next();  // the table has left that broker
       Log(fx, LogLevel::kInfo, "leaves ", addresses_.at(left->broker), " for ", addresses_.at(addresses_.present()));
     }
@@ -213,43 +204,41 @@ void Engine::StartStream(const std::shared_ptr<Core>& core) {
   const bool on_this_machine = absl::StartsWith(address, "unix:");
   const auto claim = on_this_machine && options_.ends_with_process ? ClaimThisProcess() : std::nullopt;
   StreamPtr stream;
-  std::unique_ptr<v1::SessionRequest> first;
   {
     MutexLock lock(&mu_);
     if (!WantsStream()) return;
     const int64_t now_ns = BootNow();
-    StreamPtr& present = StreamOf(table_.present());
-    stream = present = transport_->NewStream(core, table_.present(), broker);
+    const int link = table_.present();
+    stream = StreamOf(link) = transport_->NewStream(shared_from_this(), link, broker);
     ++open_streams_;
     table_.OnStarted(now_ns, claim, proof, fx);
-    first = table_.Pack(now_ns, stream->link);
+    stream->writing = table_.Pack(now_ns, link, *stream->message);
     Arm();
   }
-  stream->Start(proof, std::move(first));
+  stream->Start(proof);
   Tell(std::move(fx));
 }
 
 void Engine::OnResponse(Stream& stream, const v1::SessionResponse& response) {
   Effects fx;
-  std::optional<std::string> opened_at;
   {
     MutexLock lock(&mu_);
     if (StreamOf(stream.link).get() != &stream) return;
-    const int64_t now_ns = BootNow();
     const Link& link = table_.at(stream.link);
     const bool was_open = link.opened;
+    const int64_t now_ns = BootNow();
     for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_ns, fx, stream.link);
     if (stream.link == table_.present() && link.session.heard()) {
       reconnects_.Reset();
       addresses_.Succeed();
     }
     if (!was_open && link.opened) {
-      opened_at = addresses_.at(stream.broker);
-      Log(fx, LogLevel::kInfo, "connected to ", *opened_at);
+      const std::string& address = addresses_.at(stream.broker);
+      fx.Add(By::kAnybody, [this, address] { lookups_.Follow(address); });
+      Log(fx, LogLevel::kInfo, "connected to ", address);
     }
     Arm();
   }
-  if (opened_at) lookups_.Follow(*opened_at);
   Tell(std::move(fx), stream.SharesThread());
 }
 
@@ -281,7 +270,6 @@ void Engine::OnReadEnd(Stream& stream) {
 
 void Engine::OnStreamEnd(Stream& stream, const grpc::Status& status) {
   Effects fx;
-  const bool shares_thread = stream.SharesThread();
   {
     MutexLock lock(&mu_);
     --open_streams_;
@@ -296,16 +284,7 @@ void Engine::OnStreamEnd(Stream& stream, const grpc::Status& status) {
     }
     Arm();
   }
-  Tell(std::move(fx), shares_thread);
-}
-
-Engine::StreamPtr Engine::BreakIfLapsed(int link, int64_t now_ns, Effects& fx) {
-  StreamPtr stream = StreamOf(link);
-  if (stream == nullptr || !table_.at(link).IsLapsed(now_ns)) return nullptr;
-  const char* const why = table_.at(link).opened ? "the broker was not heard for the whole validity"
-                                                 : "no answer to Open within the connect timeout";
-  Break(link, EndCause::kLapsed, Refusal{.reason = RefusalReason::kUnreachable, .message = why}, now_ns, fx);
-  return stream;
+  Tell(std::move(fx), stream.SharesThread());
 }
 
 void Engine::Break(int link, EndCause cause, const std::optional<Refusal>& failure, int64_t now_ns, Effects& fx) {
@@ -315,28 +294,26 @@ void Engine::Break(int link, EndCause cause, const std::optional<Refusal>& failu
                                        failure ? failure->message : "", " (", addresses_.at(broker), ")");
   Log(fx, LogLevel::kWarning, why);
   table_.OnBroken(cause, why, failure, now_ns, fx, link);
-  // Else the table has left that broker.
-  if (present || (WantsStream() && broker == addresses_.present())) {
-    int64_t pause_ns = PauseAfter(failure).count();
-    if (table_.moving()) pause_ns = std::min(pause_ns, kPauseWhileMoving);
-    reconnect_at_ns_ = AddNs(now_ns, pause_ns);
-    Log(fx, LogLevel::kDebug, "next attempt at ", addresses_.at(addresses_.present()), " in ", pause_ns / 1'000'000,
-        " ms");
-  }
+  // In the second case the table has left that broker and not gone to another one yet.
+  if (!present && (!WantsStream() || broker != addresses_.present())) return;
+  const int64_t pause_ns = table_.moving() ? std::min(PauseAfter(failure), kPauseWhileMoving) : PauseAfter(failure);
+  reconnect_at_ns_ = AddNs(now_ns, pause_ns);
+  Log(fx, LogLevel::kDebug, "next attempt at ", addresses_.at(addresses_.present()), " in ", pause_ns / 1'000'000,
+      " ms");
 }
 
-Duration Engine::PauseAfter(const std::optional<Refusal>& failure) {
+int64_t Engine::PauseAfter(const std::optional<Refusal>& failure) {
   const bool another_may_do =
       !failure || failure->reason == RefusalReason::kUnreachable || failure->reason == RefusalReason::kDraining;
-  if (addresses_.Next() && another_may_do) return Duration::zero();
-  return reconnects_.Next(failure ? failure->retry_after : std::nullopt);
+  if (addresses_.Next() && another_may_do) return 0;
+  return reconnects_.Next(failure ? failure->retry_after : std::nullopt).count();
 }
 
 void Engine::Arm() {
   wanted_ = wanted_ || !table_.empty();
   int64_t at_ns = table_.wake_ns();
   if (WantsStream()) at_ns = std::min(at_ns, reconnect_at_ns_);
-  if (closing_ || at_ns >= armed_ns_) return;
+  if (table_.closed() || at_ns >= armed_ns_) return;
   armed_ns_ = at_ns;
   timer_.Set(at_ns);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What drives the lock table of a Client: its mutex, its streams, and the thread that wakes for deadlines, heartbeats and
-// reconnects. Thread-safe.
+// reconnects. Thread-safe. The thread and each stream keep it alive.
 //
 // 1. Every turn does the same: it changes the table under the mutex, unlocks it, runs the callbacks that this led to
 //    (Effects), and sends the commands that have gathered (Flush). The mutex is never held across a gRPC operation or the
@@ -33,13 +33,12 @@
 
 namespace distlock::internal {
 
-class Engine {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  // Throws std::system_error when the system has no descriptor for it. `options` outlive it.
-  Engine(const ClientOptions& options, const MakeTransport& make_transport);
-
-  // Starts the thread, which keeps `core` alive. Throws std::system_error when the system has none.
-  void Start(const std::shared_ptr<Core>& core);
+  // Throws std::system_error when the system has no descriptor for it.
+  Engine(ClientOptions options, const MakeTransport& make_transport);
+  // Starts the thread. Throws std::system_error when the system has none.
+  void Start();
   void Close();
 
   // Who waits for the answer to what a turn asks for.
@@ -61,7 +60,6 @@ class Engine {
   }
   const std::shared_ptr<Waiting>& waiting() const { return waiting_; }
   Lookups& lookups() { return lookups_; }
-  bool closing();
 
   // Called by the streams.
   void OnResponse(Stream& stream, const v1::SessionResponse& response);
@@ -76,24 +74,23 @@ class Engine {
   // Sends what has gathered. `will_wait`: this thread waits for an answer right after it, and so hears of the end of a
   // write that is in flight.
   void Flush(bool will_wait = false);
-  // On a thread of the library: runs the callbacks, then sends the commands that have gathered. `shares_thread`: the
+  // On a thread of the library: runs the effects, then sends the commands that have gathered. `shares_thread`: the
   // program's are left to the Engine's own.
   void Tell(Effects fx, bool shares_thread = false);
-  // Leaves the callbacks to the thread.
+  // Leaves them to the thread.
   void Post(Effects fx);
 
-  void Run(const std::shared_ptr<Core>& core);
-  void StartStream(const std::shared_ptr<Core>& core);
+  void Run();
+  void Tick(Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StartStream();
   // Tells the table what proof is shown to the link's broker now.
   void ShowProof(int link);
-  // Breaks the link's stream, and returns it, when the broker has been silent for too long.
-  StreamPtr BreakIfLapsed(int link, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The stream of a link has ended, or must end. Goes on with the next broker, if it was that of the present link.
   void Break(int link, EndCause cause, const std::optional<Refusal>& failure, int64_t now_ns, Effects& fx)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Duration PauseAfter(const std::optional<Refusal>& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool WantsStream() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return wanted_ && !closing_ && streams_[static_cast<size_t>(table_.present())] == nullptr;
+  int64_t PauseAfter(const std::optional<Refusal>& failure) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool WantsStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return wanted_ && !table_.closed() && StreamOf(table_.present()) == nullptr;
   }
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Wakes the thread at once.
@@ -106,7 +103,7 @@ class Engine {
     fx.Add(Effects::By::kLibrary, [log = options_.log, level, line = absl::StrCat(parts...)] { log(level, line); });
   }
 
-  const ClientOptions& options_;
+  const ClientOptions options_;
   BootTimer timer_;
   Mutex mu_;
   Addresses addresses_ ABSL_GUARDED_BY(mu_);
@@ -123,9 +120,8 @@ class Engine {
   int64_t reconnect_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // when the present link may have a stream
   Backoff reconnects_ ABSL_GUARDED_BY(mu_);
   int64_t armed_ns_ ABSL_GUARDED_BY(mu_) = kNever;
-  bool closing_ ABSL_GUARDED_BY(mu_) = false;
   bool thread_ended_ ABSL_GUARDED_BY(mu_) = false;  // it does not read posted_ any more
-  Effects posted_ ABSL_GUARDED_BY(mu_);             // callbacks for the thread to run
+  Effects posted_ ABSL_GUARDED_BY(mu_);             // for the thread to run
 };
 
 }  // namespace distlock::internal

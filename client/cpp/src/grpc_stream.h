@@ -3,7 +3,6 @@
 // A Session call over gRPC. What is in flight keeps it alive.
 #pragma once
 
-#include <google/protobuf/arena.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/async_stream.h>
 
@@ -21,11 +20,11 @@ class GrpcStream final : public Stream, public std::enable_shared_from_this<Grpc
  public:
   // The stub to a broker, when the call is started.
   using StubOf = std::function<v1::LockService::Stub&(size_t of_broker)>;
-  GrpcStream(std::shared_ptr<Core> core, int of_link, size_t to_broker, std::shared_ptr<CallThread> calls,
+  GrpcStream(std::shared_ptr<Engine> engine, int of_link, size_t to_broker, std::shared_ptr<CallThread> calls,
              StubOf stub_of);
 
-  void Start(const std::optional<std::string>& proof, std::unique_ptr<v1::SessionRequest> first) override;
-  void Write(std::unique_ptr<v1::SessionRequest> message) override;
+  void Start(const std::optional<std::string>& proof) override;
+  void Write() override;
   void Cancel() override { context_.TryCancel(); }
   void Finish() override { call_->Finish(&status_, finishing_.For(this)); }
   bool SharesThread() const override { return calls_->IsShared(); }
@@ -51,15 +50,10 @@ class GrpcStream final : public Stream, public std::enable_shared_from_this<Grpc
   void OnWritten(bool ok);
   void OnFinished(bool ok);
 
-  static constexpr size_t kFirstBlock = 32 << 10;
-
-  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<CallThread> calls_;
   const StubOf stub_of_;
-  std::unique_ptr<v1::SessionRequest> written_;
-  const std::unique_ptr<char[]> block_{new char[kFirstBlock]};
-  google::protobuf::Arena arena_;  // of the response that is read
-  v1::SessionResponse* response_ = nullptr;
+  ReusedMessage<v1::SessionResponse> response_;  // that is read
   grpc::Status status_;
   Operation reading_{&GrpcStream::OnRead};
   Operation writing_{&GrpcStream::OnWritten};

@@ -22,8 +22,8 @@ class GrpcTransport final : public Transport {
 
   std::shared_ptr<Waiting> waiting() override { return calls_; }
 
-  std::shared_ptr<Stream> NewStream(std::shared_ptr<Core> core, int link, size_t broker) override {
-    return std::make_shared<GrpcStream>(std::move(core), link, broker, calls_,
+  std::shared_ptr<Stream> NewStream(std::shared_ptr<Engine> engine, int link, size_t broker) override {
+    return std::make_shared<GrpcStream>(std::move(engine), link, broker, calls_,
                                         [this](size_t of) -> v1::LockService::Stub& { return StubOf(of); });
   }
 

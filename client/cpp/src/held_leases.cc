@@ -156,12 +156,13 @@ void HeldLeases::Rename(const LeasePtr& lease, int64_t id) {
 
 void HeldLeases::SendRelease(Link& link, int64_t acquire_id, const ReturnPtr& back) {
   ++back->missing;
-  v1::SessionCommand command;
-  v1::ReleaseLease& release = *command.mutable_release();
-  release.set_acquire_id(acquire_id);
-  if (acquire_id == 0) release.set_lease_id(back->lease->names.load()->lease_id);
-  release.set_lapsed(back->lapsed);
-  link.Ask(sessions_.TakeIds(), std::move(command),
+  const auto write = [acquire_id, back](v1::SessionCommand& command) {
+    v1::ReleaseLease& release = *command.mutable_release();
+    release.set_acquire_id(acquire_id);
+    if (acquire_id == 0) release.set_lease_id(back->lease->names.load()->lease_id);
+    release.set_lapsed(back->lapsed);
+  };
+  link.Ask(sessions_.TakeIds(), write,
            [this, back](const Answer& answer, int64_t, Effects& fx) { OnReturned(back, answer, fx); });
 }
 
@@ -170,7 +171,7 @@ void HeldLeases::OnReturned(const ReturnPtr& back, const Answer& answer, Effects
   back->outcome = Better(back->outcome, gone ? ReleaseOutcome::kAlreadyGone : answer.outcome);
   back->broken = back->broken || answer.broken;
   if (--back->missing > 0) return;
-  fx.Answer(std::move(back->callback), back->outcome);
+  fx.Answer(back->callback, [back] { back->callback(back->outcome); });
   if (back->broken && back->outcome == ReleaseOutcome::kUnknown) LeaveOver(*back, 0);
 }
 

@@ -8,6 +8,8 @@
 // afterwards; atomic; the rest, which the mutex of the Core guards.
 #pragma once
 
+#include <absl/container/inlined_vector.h>
+
 #include <atomic>
 #include <cstdint>
 #include <forward_list>
@@ -30,7 +32,7 @@ struct Request;
 
 using SpecPtr = std::shared_ptr<const Spec>;
 using LeasePtr = std::shared_ptr<Lease>;
-using Leases = std::vector<LeasePtr>;
+using Leases = absl::InlinedVector<LeasePtr, 1>;
 using RequestPtr = std::shared_ptr<Request>;
 using AcquireCallback = Callback<void(Result<Leases>)>;
 using ChangeCallback = DowngradeCallback;  // of a downgrade or a proclamation
@@ -101,8 +103,9 @@ struct Lease {
 
 // One acquire of one lock or of several, all or none, until its answer.
 struct Request {
-  Leases leases;           // their ids follow each other; empty once it is answered
-  AcquireCallback answer;  // null once it is answered
+  Leases leases;  // their ids follow each other
+  AcquireCallback answer;
+  bool answered = false;
   bool one_try = false;
   bool turned_away = false;  // refused by a draining broker; the Opened of the next stream does not end stranded_ns
   int64_t asked_ns = 0;

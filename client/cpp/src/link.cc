@@ -13,9 +13,6 @@ namespace {
 constexpr int64_t kDefaultValidity = 3'000'000'000;
 constexpr size_t kHeartbeatBytes = 2 * kFrameBytes;
 
-// Heartbeat, Goodbye and Cancel have no id, and no event. Open is answered before the broker has told its limit.
-bool HasEvent(const v1::SessionCommand& command) { return command.id() != 0 && !command.has_open(); }
-
 int64_t LastIdOf(const v1::SessionCommand& command) {
   return command.id() + std::max({command.acquire().locks_size(), command.adopt().hold_count(), 1}) - 1;
 }
@@ -51,21 +48,26 @@ void Link::OnOpened(const v1::SessionOpened& with, int64_t now_ns) {
 void Link::End(const std::string& why, int64_t now_ns, Effects& fx) {
   // The goodbye of a session frees all that it has.
   const Answer gone{.refusal = Refusal{.reason = RefusalReason::kUnreachable, .message = why}, .broken = !leaving};
-  std::map<int64_t, Heard> unanswered = std::move(asked);
+  absl::btree_map<int64_t, Heard> unanswered = std::move(asked);
   *this = Link();
   for (auto& [id, heard] : unanswered) heard(gone, now_ns, fx);
 }
 
-void Link::Ask(int64_t id, v1::SessionCommand command, Heard heard) {
-  command.set_id(id);
-  Add(std::move(command));
+void Link::Add(int64_t id, Write write) {
+  if (!leaving) waiting_.push_back({id, std::move(write)});
+}
+
+void Link::Ask(int64_t id, Write write, Heard heard) {
+  Add(id, std::move(write));
   asked.emplace(id, std::move(heard));
 }
 
 bool Link::OnAnswer(int64_t id, const Answer& answer, int64_t now_ns, Effects& fx) {
-  auto question = asked.extract(id);
-  if (question.empty()) return false;
-  question.mapped()(answer, now_ns, fx);
+  const auto question = asked.find(id);
+  if (question == asked.end()) return false;
+  Heard heard = std::move(question->second);
+  asked.erase(question);
+  heard(answer, now_ns, fx);
   return true;
 }
 
@@ -73,7 +75,7 @@ void Link::Goodbye() {
   // The broker frees with the session what it has not heard of.
   const size_t room = most_ahead - std::min(ahead_.size(), most_ahead);
   if (waiting_.size() > room) waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(room), waiting_.end());
-  waiting_.emplace_back().mutable_goodbye();
+  Add(0, [](v1::SessionCommand& command) { command.mutable_goodbye(); });
   leaving = true;
   heartbeat_due = false;
   heartbeat_at_ns = kNever;
@@ -97,26 +99,28 @@ void Link::Tick(int64_t now_ns) {
   heartbeat_at_ns = AddNs(now_ns, interval_ns);
 }
 
-bool Link::MayLeave(const v1::SessionCommand& next) const { return ahead_.size() < most_ahead || !HasEvent(next); }
-
-std::unique_ptr<v1::SessionRequest> Link::Pack(int64_t now_ns) {
-  if (!HasNext()) return nullptr;
-  auto message = std::make_unique<v1::SessionRequest>();
+bool Link::Pack(int64_t now_ns, v1::SessionRequest& message) {
+  if (!HasNext()) return false;
   size_t bytes = 0;
   if (std::exchange(heartbeat_due, false)) {
-    message->add_commands()->mutable_heartbeat()->set_seq(session.Send(now_ns));
+    message.add_commands()->mutable_heartbeat()->set_seq(session.Send(now_ns));
     heartbeat_at_ns = AddNs(now_ns, interval_ns);
     bytes = kHeartbeatBytes;
   }
   while (!waiting_.empty() && MayLeave(waiting_.front())) {
-    v1::SessionCommand& next = waiting_.front();
-    bytes += next.ByteSizeLong() + kFrameBytes;
-    if (bytes > message_bytes && message->commands_size() > 0) break;
-    if (HasEvent(next)) ahead_.emplace(next.id(), LastIdOf(next));
-    *message->add_commands() = std::move(next);
+    auto& [id, write] = waiting_.front();
+    v1::SessionCommand& command = *message.add_commands();
+    if (id != 0) command.set_id(id);
+    write(command);
+    bytes += command.ByteSizeLong() + kFrameBytes;
+    if (bytes > message_bytes && message.commands_size() > 1) {
+      message.mutable_commands()->RemoveLast();
+      break;
+    }
+    if (id != 0) ahead_.emplace(id, LastIdOf(command));
     waiting_.pop_front();
   }
-  return message;
+  return true;
 }
 
 void Link::OnEvent(int64_t id) {

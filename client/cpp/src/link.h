@@ -13,8 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -39,6 +37,8 @@ struct Answer {
 
 struct Link {
   using Heard = Callback<void(const Answer&, int64_t now_ns, Effects& fx)>;
+  // Fills in a command, when it leaves. May be called again, for the next message.
+  using Write = Callback<void(v1::SessionCommand& command)>;
 
   SessionBelief session;
   bool streaming = false;
@@ -55,7 +55,7 @@ struct Link {
   std::optional<std::string> shown;  // the last proof that the broker was shown, and has not refused
   size_t message_bytes = wire::kMostMessageBytes;
   size_t most_ahead = 256;
-  std::map<int64_t, Heard> asked;  // by the ids of the commands; acquires are not among them
+  absl::btree_map<int64_t, Heard> asked;  // by the ids of the commands; acquires are not among them
 
   // A session begins; the broker has `grace_ns` to answer its Open.
   void Begin(int64_t now_ns, int64_t grace_ns);
@@ -67,12 +67,10 @@ struct Link {
 
   // Whether commands may be added.
   bool usable() const { return streaming && !leaving; }
-  // Nothing follows the goodbye.
-  void Add(v1::SessionCommand command) {
-    if (!leaving) waiting_.push_back(std::move(command));
-  }
+  // Has a command sent. `id`: 0 for one without. Nothing follows the goodbye.
+  void Add(int64_t id, Write write);
   // The same, for a command whose answer `heard` gets.
-  void Ask(int64_t id, v1::SessionCommand command, Heard heard);
+  void Ask(int64_t id, Write write, Heard heard);
   // False: nothing was asked under this id.
   bool OnAnswer(int64_t id, const Answer& answer, int64_t now_ns, Effects& fx);
   // Behind what may leave now; the rest is dropped.
@@ -90,15 +88,21 @@ struct Link {
 
   // Whether Pack would find something.
   bool HasNext() const { return heartbeat_due || (!waiting_.empty() && MayLeave(waiting_.front())); }
-  // The next message, or null. A heartbeat is stamped here: now is before it is handed to the stream.
-  std::unique_ptr<v1::SessionRequest> Pack(int64_t now_ns);
+  // Fills in the next message. False: there is none. A heartbeat is stamped here: now is before it is handed to the
+  // stream.
+  bool Pack(int64_t now_ns, v1::SessionRequest& message);
   // An event has come under this id.
   void OnEvent(int64_t id);
 
  private:
-  bool MayLeave(const v1::SessionCommand& next) const;
+  struct Command {
+    int64_t id;
+    Write write;
+  };
+  // Heartbeat, Goodbye and Cancel have no id, and no event; the id of Open is not known here, nor is its event counted.
+  bool MayLeave(const Command& next) const { return ahead_.size() < most_ahead || next.id == 0; }
 
-  std::deque<v1::SessionCommand> waiting_;
+  std::deque<Command> waiting_;
   absl::btree_map<int64_t, int64_t> ahead_;  // the ids of commands without any event: from the first to the last
 };
 

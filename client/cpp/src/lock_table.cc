@@ -10,7 +10,7 @@
 namespace distlock::internal {
 
 void LockTable::Cancel(Request& request, Effects& fx) {
-  if (!request.answer) return;
+  if (request.answered) return;
   requests_.Withdraw(request);
   requests_.Refuse(request, CancelledRefusal(), fx);
 }
@@ -42,16 +42,15 @@ void LockTable::OnStarted(int64_t now_ns, const std::optional<ProcessClaim>& cla
   Link& link = sessions_.current();
   link.Begin(now_ns, options_.connect_timeout_ns);
   link.shown = proof;
-  v1::SessionCommand command;
-  command.set_id(sessions_.TakeIds());
-  v1::OpenSession& open = *command.mutable_open();
-  open.set_client(options_.label);
-  open.set_generation(opened_before_++);
-  if (claim) {
+  link.Add(0, [this, claim, id = sessions_.TakeIds(), generation = opened_before_++](v1::SessionCommand& command) {
+    command.set_id(id);  // its event comes before the broker has told its limit
+    v1::OpenSession& open = *command.mutable_open();
+    open.set_client(options_.label);
+    open.set_generation(generation);
+    if (!claim) return;
     open.mutable_process()->set_boot_id(claim->boot_id);
     open.mutable_process()->set_pidfd_inode(claim->pidfd_inode);
-  }
-  link.Add(std::move(command));
+  });
   held_.ForEach([](const LeasePtr& lease) { lease->stays = false; });
   requests_.SendUnsent(now_ns, fx);
 }
@@ -68,12 +67,12 @@ int64_t LockTable::wake_ns() const {
                    sessions_.links[1].wake_ns()});
 }
 
-std::unique_ptr<v1::SessionRequest> LockTable::Pack(int64_t now_ns, int number) {
+bool LockTable::Pack(int64_t now_ns, int number, v1::SessionRequest& message) {
   Link& link = sessions_.at(number);
   moves_.LeaveWhenEmpty(link);
-  auto message = link.Pack(now_ns);
+  const bool packed = link.Pack(now_ns, message);
   NoteSilence();
-  return message;
+  return packed;
 }
 
 void LockTable::NoteSilence() {
@@ -86,11 +85,14 @@ void LockTable::Show(const std::optional<std::string>& authorization, int number
   Link& link = sessions_.at(number);
   if (!authorization || authorization == link.shown) return;
   link.shown = authorization;
-  v1::SessionCommand command;
-  command.mutable_authenticate()->set_authorization(*authorization);
-  link.Ask(sessions_.TakeIds(), std::move(command), [&link](const Answer& answer, int64_t, Effects&) {
-    if (answer.refusal) link.shown = std::nullopt;  // it is brought again with a later heartbeat
-  });
+  link.Ask(
+      sessions_.TakeIds(),
+      [authorization](v1::SessionCommand& command) {
+        command.mutable_authenticate()->set_authorization(*authorization);
+      },
+      [&link](const Answer& answer, int64_t, Effects&) {
+        if (answer.refusal) link.shown = std::nullopt;  // it is brought again with a later heartbeat
+      });
 }
 
 LeasePtr LockTable::Find(const Link& link, int64_t id) const {

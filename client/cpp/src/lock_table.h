@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "held_leases.h"
 #include "moves.h"
@@ -33,7 +33,7 @@ class LockTable {
 
   // Calls of the program.
   // Takes all locks or none. REQUIRES: at least one.
-  RequestPtr Acquire(const std::vector<SpecPtr>& specs, std::optional<Duration> max_wait, AcquireCallback answer,
+  RequestPtr Acquire(std::span<const SpecPtr> specs, std::optional<Duration> max_wait, AcquireCallback answer,
                      int64_t now_ns, Effects& fx) {
     return requests_.Add(specs, max_wait, std::move(answer), now_ns, fx);
   }
@@ -71,11 +71,13 @@ class LockTable {
   void Tick(int64_t now_ns, Effects& fx);
   int64_t wake_ns() const;
 
-  // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
-  std::unique_ptr<v1::SessionRequest> Pack(int64_t now_ns, int link);
+  // Fills in the next message. False: there is none. Heartbeats are stamped here: now is before it is handed to the
+  // stream.
+  bool Pack(int64_t now_ns, int link, v1::SessionRequest& message);
   // Brings the link's session a proof that its broker was not shown before. nullopt: there is none.
   void Show(const std::optional<std::string>& authorization, int link);
 
+  bool closed() const { return sessions_.closed; }
   bool opened() const { return sessions_.links[0].opened || sessions_.links[1].opened; }
   // Nothing is held or waited for.
   bool empty() const { return held_.empty() && requests_.empty(); }

@@ -22,15 +22,14 @@ int64_t PauseOf(const Refusal& refusal) {
   return std::clamp(refusal.retry_after.value_or(Duration::zero()).count(), kRetryPause, kLongestRetryPause);
 }
 
-v1::SessionCommand AdoptCommand(const Lease& lease, const std::string& key, size_t holds) {
-  v1::SessionCommand command;
-  v1::AdoptLease& adopt = *command.mutable_adopt();
-  adopt.set_lease_id(lease.names.load()->lease_id);
-  *adopt.mutable_lock() = (lease.change ? lease.change->spec : lease.shown ? lease.shown : lease.spec)->wire;
-  if (lease.downgraded) adopt.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
-  adopt.set_request_id(key);
-  if (holds > 1) adopt.set_hold_count(static_cast<int32_t>(holds));
-  return command;
+Link::Write AdoptionOf(const Lease& lease, const std::string& key, size_t holds) {
+  auto adopt = std::make_unique<v1::AdoptLease>();
+  adopt->set_lease_id(lease.names.load()->lease_id);
+  *adopt->mutable_lock() = (lease.change ? lease.change->spec : lease.shown ? lease.shown : lease.spec)->wire;
+  if (lease.downgraded) adopt->mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
+  adopt->set_request_id(key);
+  if (holds > 1) adopt->set_hold_count(static_cast<int32_t>(holds));
+  return [adopt = std::move(adopt)](v1::SessionCommand& command) { *command.mutable_adopt() = *adopt; };
 }
 
 }  // namespace
@@ -141,10 +140,8 @@ void Moves::Adopt(Link& link, const Leases& holds) {
     if (key.empty()) key = hold->move_key;
   }
   if (key.empty()) key = options_.random_id();
-  v1::SessionCommand command = AdoptCommand(*holds.front(), key, holds.size());
   int64_t id = sessions_.TakeIds(holds.size());
-  command.set_id(id);
-  link.Add(std::move(command));
+  link.Add(id, AdoptionOf(*holds.front(), key, holds.size()));
   for (const LeasePtr& hold : holds) {
     hold->to = &link;
     hold->to_id = id++;
@@ -170,7 +167,7 @@ void Moves::FreeLeftovers(Link& link) {
       if (!answer.refusal || answer.broken || !MayPass(answer.refusal->reason)) return;
       held_.LeaveOver(*back, AddNs(now_ns, PauseOf(*answer.refusal)));
     };
-    if (link.adopts) link.Ask(id, AdoptCommand(*back->lease, back->key, 1), heard);
+    if (link.adopts) link.Ask(id, AdoptionOf(*back->lease, back->key, 1), heard);
     held_.SendRelease(link, id, back);
   }
 }
@@ -259,10 +256,11 @@ void Moves::SendDowngrades(const LeasePtr& lease) {
   for (ChangeCallback& callback : std::exchange(lease->downgrades, {})) {
     const Leases holds = held_.HoldsOf(lease);
     for (const LeasePtr& hold : holds) ++hold->downgrading;
-    v1::SessionCommand command;
-    command.mutable_downgrade()->set_acquire_id(lease->id);
+    const auto write = [id = lease->id](v1::SessionCommand& command) {
+      command.mutable_downgrade()->set_acquire_id(id);
+    };
     lease->link->Ask(
-        sessions_.TakeIds(), std::move(command),
+        sessions_.TakeIds(), write,
         [this, holds, tell = std::move(callback)](const Answer& answer, int64_t now_ns, Effects& fx) mutable {
           fx.Answer(std::move(tell), answer.refusal);
           OnDowngraded(holds, answer.refusal, now_ns, fx);

@@ -171,6 +171,7 @@ PendingLock MultiLock::TryLockForAsync(Duration max_wait, MultiLockCallback call
   return Start(max_wait, std::move(callback));
 }
 
+template <class Leases>
 Result<MultiGuard> MultiLock::GuardOf(const std::shared_ptr<Core>& core, Result<Leases> answer) {
   if (!answer.ok()) return answer.refusal();
   std::stop_token any_ends = answer->size() == 1 ? core->StopToken(answer->front()) : answer->front()->any.get_token();

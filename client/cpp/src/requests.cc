@@ -49,7 +49,7 @@ Refusal ClosedRefusal() {
   return {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"};
 }
 
-RequestPtr Requests::Add(const std::vector<SpecPtr>& specs, std::optional<Duration> max_wait, AcquireCallback answer,
+RequestPtr Requests::Add(std::span<const SpecPtr> specs, std::optional<Duration> max_wait, AcquireCallback answer,
                          int64_t now_ns, Effects& fx) {
   auto request = std::make_shared<Request>();
   int64_t id = sessions_.TakeIds(specs.size());
@@ -92,7 +92,11 @@ std::vector<RequestPtr> Requests::All() const {
 
 RequestPtr Requests::Remove(Request& request) {
   Schedule(request, kNever);
-  return std::move(waiting_.extract(request.id()).mapped());
+  const auto found = waiting_.find(request.id());
+  RequestPtr answered = std::move(found->second);
+  waiting_.erase(found);
+  answered->answered = true;
+  return answered;
 }
 
 void Requests::Deliver(Request& request, int64_t now_ns, Effects& fx) {
@@ -101,16 +105,16 @@ void Requests::Deliver(Request& request, int64_t now_ns, Effects& fx) {
   }
   const RequestPtr answered = Remove(request);
   for (const LeasePtr& lease : answered->leases) held_.Add(lease);
-  fx.Answer(std::exchange(answered->answer, nullptr), std::exchange(answered->leases, {}));
+  fx.Answer(answered->answer, [answered] { std::exchange(answered->answer, nullptr)(answered->leases); });
 }
 
 void Requests::Refuse(Request& request, Refusal refusal, Effects& fx) {
   const RequestPtr answered = Remove(request);
-  for (const LeasePtr& lease : std::exchange(answered->leases, {})) {
+  for (const LeasePtr& lease : answered->leases) {
     lease->phase = Lease::Phase::kEnded;
     lease->request = nullptr;
   }
-  fx.Answer(std::exchange(answered->answer, nullptr), std::move(refusal));
+  fx.Answer(std::move(answered->answer), std::move(refusal));
 }
 
 void Requests::Withdraw(const Request& request) {
@@ -119,9 +123,7 @@ void Requests::Withdraw(const Request& request) {
   for (const LeasePtr& lease : request.leases) {  // each: the grants of some may be on their way
     if (lease->phase == Lease::Phase::kGranted) held_.GiveBack(*link, lease->id, lease);
     if (lease->phase != Lease::Phase::kWaiting) continue;
-    v1::SessionCommand command;
-    command.mutable_cancel()->set_acquire_id(lease->id);
-    link->Add(std::move(command));
+    link->Add(0, [id = lease->id](v1::SessionCommand& command) { command.mutable_cancel()->set_acquire_id(id); });
   }
 }
 
@@ -144,22 +146,18 @@ void Requests::Send(Request& request, int64_t now_ns, Effects& fx) {
     if (link.opened) Refuse(request, TooLarge(bytes, link.message_bytes), fx);
     return;
   }
-  v1::SessionCommand command;
-  command.set_id(request.id());
-  v1::AcquireLocks& acquire = *command.mutable_acquire();
-  // Keeps the place in the queue, to whichever broker it is sent. One try has none.
-  if (!request.one_try) acquire.set_request_id(absl::StrCat(options_.request_prefix, request.id()));
-  for (const LeasePtr& lease : request.leases) {
-    lease->link = &link;
-    v1::LockSpec& lock = *acquire.add_locks();
-    lock = lease->spec->wire;
-    if (request.one_try) {
-      lock.mutable_max_wait();
-    } else if (request.wait_until_ns != kNever) {
-      *lock.mutable_max_wait() = wire::ToProto(Duration(std::max(request.wait_until_ns - now_ns, kSmallestWait)));
+  for (const LeasePtr& lease : request.leases) lease->link = &link;
+  const int64_t left_ns = request.wait_until_ns == kNever ? 0 : std::max(request.wait_until_ns - now_ns, kSmallestWait);
+  link.Add(request.id(), [this, asked = waiting_.at(request.id()), left_ns](v1::SessionCommand& command) {
+    v1::AcquireLocks& acquire = *command.mutable_acquire();
+    // Keeps the place in the queue, to whichever broker it is sent. One try has none.
+    if (!asked->one_try) acquire.set_request_id(absl::StrCat(options_.request_prefix, asked->id()));
+    for (const LeasePtr& lease : asked->leases) {
+      v1::LockSpec& lock = *acquire.add_locks();
+      lock = lease->spec->wire;
+      if (asked->one_try || left_ns > 0) *lock.mutable_max_wait() = wire::ToProto(Duration(left_ns));
     }
-  }
-  link.Add(std::move(command));
+  });
 }
 
 void Requests::SendUnsent(int64_t now_ns, Effects& fx) {

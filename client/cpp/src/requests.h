@@ -4,11 +4,12 @@
 // guarded by the mutex of the Core.
 #pragma once
 
+#include <absl/container/btree_map.h>
 #include <absl/container/btree_set.h>
 
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,7 @@ class Requests {
       : options_(options), sessions_(sessions), held_(held) {}
 
   // REQUIRES: at least one spec.
-  RequestPtr Add(const std::vector<SpecPtr>& specs, std::optional<Duration> max_wait, AcquireCallback answer,
+  RequestPtr Add(std::span<const SpecPtr> specs, std::optional<Duration> max_wait, AcquireCallback answer,
                  int64_t now_ns, Effects& fx);
   // One of the locks that are asked for; null: none has this id.
   LeasePtr Find(int64_t id) const;
@@ -65,7 +66,7 @@ class Requests {
   const TableOptions& options_;
   Sessions& sessions_;
   HeldLeases& held_;
-  std::map<int64_t, RequestPtr> waiting_;                  // by the first id, which is also their order
+  absl::btree_map<int64_t, RequestPtr> waiting_;           // by the first id, which is also their order
   absl::btree_set<std::pair<int64_t, int64_t>> timeouts_;  // when which is given up
 };
 

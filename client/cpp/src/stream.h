@@ -13,13 +13,14 @@
 
 #include "distlock/client.h"
 #include "distlock/v1/lock_service.pb.h"
+#include "reused_message.h"
 #include "waiting.h"
 
 namespace distlock::internal {
 
-class Core;
+class Engine;
 
-// One Session call. Whoever is to tell the Engine something keeps the stream and the Core alive until then.
+// One Session call. Whoever is to tell the Engine something keeps both alive until then.
 //
 // It tells the Engine, on threads of the transport, one call at a time: OnResponse of each message, OnWritten of each
 // write, OnReadEnd once when no message comes any more, and OnStreamEnd once, after Finish. OnWritten may also come
@@ -32,10 +33,10 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Opens the call, with its first message. `proof`: what it shows the broker, if anything. Once, before all else.
-  virtual void Start(const std::optional<std::string>& proof, std::unique_ptr<v1::SessionRequest> first) = 0;
-  // At most one write is in flight, that of Start included.
-  virtual void Write(std::unique_ptr<v1::SessionRequest> message) = 0;
+  // Opens the call. `proof`: what it shows the broker, if anything. Once, before all else.
+  virtual void Start(const std::optional<std::string>& proof) = 0;
+  // Sends `message`. At most one write is in flight; meanwhile the message is the stream's.
+  virtual void Write() = 0;
   virtual void Cancel() = 0;
   // Once, when no message comes any more, and no write is in flight nor will be.
   virtual void Finish() = 0;
@@ -45,8 +46,9 @@ class Stream {
 
   const int link;
   const size_t broker;
+  ReusedMessage<v1::SessionRequest> message;  // while `writing` is false: the Engine's, which packs it
   // The Engine's, guarded by its mutex.
-  bool writing = true;  // Start writes
+  bool writing = false;
   bool read_ended = false;
 };
 
@@ -55,7 +57,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   // Does nothing yet: the Engine holds its mutex.
-  virtual std::shared_ptr<Stream> NewStream(std::shared_ptr<Core> core, int link, size_t broker) = 0;
+  virtual std::shared_ptr<Stream> NewStream(std::shared_ptr<Engine> engine, int link, size_t broker) = 0;
   // Null: callers that block just wait.
   virtual std::shared_ptr<Waiting> waiting() { return nullptr; }
 };

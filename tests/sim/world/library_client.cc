@@ -138,7 +138,7 @@ void LibraryClient::AskTwin(const Wish& wish, const internal::SpecPtr& spec) {
     if (answer.ok()) return OnTwin(id, answer->front());
     twins_.erase(id);
   };
-  const auto request = table_->Acquire({spec}, wish.max_wait, answered, Now(), fx_);
+  const auto request = table_->Acquire({&spec, 1}, wish.max_wait, answered, Now(), fx_);
   if (request->leases.empty()) return;
   const internal::LeasePtr lease = request->leases.front();
   twins_[id] = {request, lease};
@@ -227,7 +227,7 @@ void LibraryClient::Leave() {
 void LibraryClient::Settle() {
   if (std::exchange(settling_, true)) return;
   while (!fx_.empty()) {
-    for (auto& [by, run] : std::exchange(fx_, {})) run();
+    std::exchange(fx_, {}).Run({});
   }
   SyncBeliefs();
   settling_ = false;

@@ -60,7 +60,6 @@ class LibraryClient : public ClientProcess {
 
   int64_t Now() const { return LocalTime().count(); }
   void Connect();
-  void Send(std::unique_ptr<v1::SessionRequest> message);
   void Flush();
   void OnResponse(const v1::SessionResponse& response);
   void OnStreamOver();

@@ -46,12 +46,14 @@ void LibraryClient::Connect() {
     *id = broker.front().Accept(wire, ears);
   });
   table_->OnStarted(Now(), std::nullopt, std::nullopt, fx_);
-  Send(table_->Pack(Now(), 0));
+  Flush();
   Settle();
 }
 
-void LibraryClient::Send(std::unique_ptr<v1::SessionRequest> message) {
-  const std::shared_ptr<v1::SessionRequest> request = std::move(message);
+void LibraryClient::Flush() {
+  if (stream_ == nullptr || stream_->writing) return;
+  const auto request = std::make_shared<v1::SessionRequest>();
+  if (!table_->Pack(Now(), 0, *request)) return;
   for (v1::SessionCommand& command : *request->mutable_commands()) {
     if (!command.has_acquire()) continue;
     int64_t id = command.id();
@@ -77,11 +79,6 @@ const std::string& LibraryClient::LabelOnWire(int64_t lease_id) {
   const Wish* wish = Find(asked_for_.at(lease_id));
   if (wish != nullptr) labels_[lease_id] = LabelOf(*wish);
   return labels_.at(lease_id);
-}
-
-void LibraryClient::Flush() {
-  if (stream_ == nullptr || stream_->writing) return;
-  if (auto message = table_->Pack(Now(), 0)) Send(std::move(message));
 }
 
 void LibraryClient::OnResponse(const v1::SessionResponse& response) {

@@ -121,8 +121,8 @@ class MultiLock {
  private:
   Result<MultiGuard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const;
   PendingLock Start(std::optional<Duration> max_wait, MultiLockCallback callback) const;
-  static Result<MultiGuard> GuardOf(const std::shared_ptr<internal::Core>& core,
-                                    Result<std::vector<std::shared_ptr<internal::Lease>>> answer);
+  template <class Leases>
+  static Result<MultiGuard> GuardOf(const std::shared_ptr<internal::Core>& core, Result<Leases> answer);
 
   std::shared_ptr<internal::Core> core_;
   LockSet locks_;
