@@ -147,8 +147,7 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
   Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
   // Its client gave it up. Else the former stream's belief, whose max_hold began a little later, ends before the ttl.
   if (is_wanted) return;
-  releases_.Pursue(
-      releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
+  releases_.Pursue(releases_.StartRelease(in.name, in.owner, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
 
 void Adoptions::OnStreamEnd(SessionId session) {

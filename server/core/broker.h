@@ -118,9 +118,8 @@ class Broker {
   // asked again.
   const std::vector<Part*> parts_{&callers_, &waiters_,     &bundles_,    &releases_,  &queues_,
                                   &watches_, &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
-  const StreamParts of_streams_{sessions_, leases_, callers_, waiters_, bundles_, watches_};
-  StreamEnds stream_ends_{core_, of_streams_, parts_};
-  BrokerDrain drain_{core_, stream_ends_, of_streams_, parts_};
+  StreamEnds stream_ends_{core_, sessions_, leases_, waiters_, bundles_, parts_};
+  BrokerDrain drain_{core_, stream_ends_, sessions_, leases_, callers_, bundles_, watches_, parts_};
 };
 
 }  // namespace distlock::core

@@ -18,14 +18,14 @@ void BrokerDrain::Handle(const Drain& in) {
   deadline_ = deadline;
   if (!is_over_) core_.Arm(timer_, deadline);
   const Refused draining{.reason = RefusalReason::kDraining};
-  for (const auto& [id, session] : of_.sessions.all()) {
+  for (const auto& [id, session] : sessions_.all()) {
     core_.Tell({id, 0}, Draining{in.timeout});
-    of_.bundles.EndAllOf(*session, /*keep=*/true, &draining);
+    bundles_.EndAllOf(*session, /*keep=*/true, &draining);
     streams_.KeepWaitersForRetry(*session, &draining);
   }
-  of_.bundles.RefuseEvery(draining);
-  of_.watches.EndAll();
-  of_.callers.RefuseAllDetached(draining);
+  bundles_.RefuseEvery(draining);
+  watches_.EndAll();
+  callers_.RefuseAllDetached(draining);
 }
 
 // The leases that are left are lost, and freed when belief in them has ended. Those that their clients resume are kept
@@ -37,9 +37,9 @@ void BrokerDrain::OnDue(PartRecord&) {
   core_.Arm(timer_, last);
   timed_out_ = true;
   std::vector<SessionId> sessions;
-  for (const auto& [id, session] : of_.sessions.all()) sessions.push_back(id);
+  for (const auto& [id, session] : sessions_.all()) sessions.push_back(id);
   for (const SessionId id : sessions) {
-    Session& session = *of_.sessions.Find(id);
+    Session& session = *sessions_.Find(id);
     EndLeasesOf(session);
     streams_.KeepWaitersForRetry(session, nullptr);
     if (session.leases.empty()) streams_.Close(session, StreamEnd::kDrained);
@@ -49,17 +49,17 @@ void BrokerDrain::OnDue(PartRecord&) {
 void BrokerDrain::EndLeasesOf(Session& session) {
   for (Lease* lease : Sessions::LeasesOf(session)) {
     if (lease->resume) continue;
-    of_.leases.TellLost(*lease, LostReason::kDrained, "the broker shut down and its drain timeout passed");
+    leases_.TellLost(*lease, LostReason::kDrained, "the broker shut down and its drain timeout passed");
     // Its client lives and believes until it hears of this.
     if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
-    of_.leases.End(*lease);
+    leases_.End(*lease);
   }
 }
 
 void BrokerDrain::FinishWhenEmpty() {
   if (!core_.draining || is_over_) return;
   if (!std::ranges::all_of(parts_, [](const Part* part) { return part->IsIdle(); })) return;
-  if (of_.leases.size() == 0 || (timed_out_ && of_.leases.AllAreResumed())) Finish();
+  if (leases_.size() == 0 || (timed_out_ && leases_.AllAreResumed())) Finish();
 }
 
 void BrokerDrain::Finish() {

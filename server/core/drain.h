@@ -13,11 +13,22 @@
 
 namespace distlock::core {
 
+class Callers;
+class Watches;
+
 class BrokerDrain final : public Part {
  public:
   // `parts`: those whose IsIdle counts.
-  BrokerDrain(CoreContext& core, StreamEnds& streams, const StreamParts& of, const std::vector<Part*>& parts)
-      : core_(core), streams_(streams), of_(of), parts_(parts) {}
+  BrokerDrain(CoreContext& core, StreamEnds& streams, Sessions& sessions, Leases& leases, Callers& callers,
+              Bundles& bundles, Watches& watches, const std::vector<Part*>& parts)
+      : core_(core),
+        streams_(streams),
+        sessions_(sessions),
+        leases_(leases),
+        callers_(callers),
+        bundles_(bundles),
+        watches_(watches),
+        parts_(parts) {}
 
   // A drain that ends no sooner than the one under way changes nothing.
   void Handle(const Drain& in);
@@ -36,7 +47,11 @@ class BrokerDrain final : public Part {
 
   CoreContext& core_;
   StreamEnds& streams_;
-  const StreamParts of_;
+  Sessions& sessions_;
+  Leases& leases_;
+  Callers& callers_;
+  Bundles& bundles_;
+  Watches& watches_;
   const std::vector<Part*>& parts_;
   bool is_over_ = false;
   bool timed_out_ = false;

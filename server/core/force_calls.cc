@@ -25,8 +25,7 @@ void ForceCalls::Handle(const ForceNotice& in) {
   }
   if (claims_.MayChange(in.owner)) return;  // the broker that asked will ask again
   claims_.ForgetLeft(in.owner);
-  PendingRelease& release =
-      releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token);
+  PendingRelease& release = releases_.StartRelease(in.name, in.owner, Duration::zero(), kAttemptMax, in.token);
   release.ends_min_hold = true;
   releases_.Pursue(release);
 }

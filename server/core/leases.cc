@@ -193,7 +193,7 @@ void Leases::Release(Lease& lease, Recipient recipient, Duration block, bool kee
 // or could still do so: that is withdrawn, when it cannot run any more.
 PendingRelease& Leases::StartRelease(const Lease& lease, Duration block) {
   PendingRelease& release =
-      releases_.Start(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay, lease.token);
+      releases_.StartRelease(lease.name, lease.owner, block, lease.ttl + lease.lock_delay, lease.token);
   release.has_min_hold = release.ends_min_hold = lease.has_min_hold;
   release.may_run_until = lease.may_run_until;
   release.order_lost = lease.may_run_until > core_.now;

@@ -17,47 +17,53 @@ bool IsOpen(const PendingRelease& release) { return release.waiting || release.h
 
 }  // namespace
 
-PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
-                                       Duration lifetime, uint64_t only_token) {
-  PendingRelease* slot = claims_.ReleaseOf(owner);
-  if (slot == nullptr) {
+PendingRelease& PendingReleases::RecordOf(const LockName& name, const OwnerId& owner, Duration block,
+                                          Duration lifetime) {
+  PendingRelease* record = claims_.ReleaseOf(owner);
+  if (record == nullptr) {
     auto fresh = std::make_unique<PendingRelease>(*this);
     fresh->serial = core_.NextSerial();
     fresh->name = name;
     fresh->owner = owner;
     fresh->block = block;
-    slot = &claims_.GiveBack(std::move(fresh));
+    record = &claims_.GiveBack(std::move(fresh));
   }
-  if (waiting) {
-    slot->waiting = true;
-  } else {
-    // The earlier of two grants of one owner has ended.
-    const bool any = only_token == 0 || (slot->holding && slot->only_token == 0);
-    slot->only_token = any ? 0 : std::max(slot->only_token, only_token);
-    slot->holding = true;
-  }
+  record->until = std::max(record->until, core_.now + 2 * lifetime + core_.config.store_timeout);
+  return *record;
+}
+
+PendingRelease& PendingReleases::StartRelease(const LockName& name, const OwnerId& owner, Duration block,
+                                              Duration lifetime, uint64_t only_token) {
+  PendingRelease& release = RecordOf(name, owner, block, lifetime);
+  // The earlier of two grants of one owner has ended.
+  const bool any = only_token == 0 || (release.holding && release.only_token == 0);
+  release.only_token = any ? 0 : std::max(release.only_token, only_token);
+  release.holding = true;
+  return release;
+}
+
+PendingRelease& PendingReleases::StartWithdrawal(const LockName& name, const OwnerId& owner, Duration lifetime) {
   // A waiter's place lives as long as this broker's slot in the queue.
-  const Duration most = std::max(lifetime, waiting ? core_.config.queue_slot : Duration::zero());
-  slot->until = std::max(slot->until, core_.now + 2 * most + core_.config.store_timeout);
-  return *slot;
+  PendingRelease& release = RecordOf(name, owner, Duration::zero(), std::max(lifetime, core_.config.queue_slot));
+  release.waiting = true;
+  return release;
 }
 
 PendingRelease& PendingReleases::Undo(const Acquire& spec, Instant may_run_until, bool order_lost) {
-  PendingRelease& release =
-      Start(spec.name, spec.owner, /*waiting=*/true, Duration::zero(), spec.ttl + spec.lock_delay, 0);
+  PendingRelease& release = StartWithdrawal(spec.name, spec.owner, spec.ttl + spec.lock_delay);
   release.may_run_until = std::max(release.may_run_until, may_run_until);
   release.order_lost |= order_lost;
   return release;
 }
 
 void PendingReleases::Withdraw(const LockName& name, const OwnerId& owner, Duration lifetime) {
-  Pursue(Start(name, owner, /*waiting=*/true, Duration::zero(), lifetime, 0));
+  Pursue(StartWithdrawal(name, owner, lifetime));
 }
 
 void PendingReleases::Release(const core::Release& in) {
   const Recipient recipient{in.session, in.request};
   PendingRelease& release =
-      Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), std::max<Duration>(in.ttl, kAttemptMax), in.token);
+      StartRelease(in.name, in.owner, Duration::zero(), std::max<Duration>(in.ttl, kAttemptMax), in.token);
   if (release.recipient.session != 0) {
     // Another caller waits for the same answer; this one learns that the release is under way.
     return core_.Tell(recipient, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});

@@ -24,11 +24,13 @@ class PendingReleases final : public PartOf<PendingRelease> {
  public:
   PendingReleases(CoreContext& core, Claims& claims, Queues& queues) : core_(core), claims_(claims), queues_(queues) {}
 
-  // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else
-  // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
-  // `lifetime`: how long the store may keep it. The caller may fill in more of the record, and must then Pursue it.
-  PendingRelease& Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
-                        uint64_t only_token);
+  // The record of `owner`, new or joined by this further reason: its grant is given up, for which the lock is blocked
+  // for `block`, and, if `only_token` is not 0, no other grant than that. `lifetime`: how long the store may keep it. The
+  // caller may fill in more of the record, and must then Pursue it.
+  PendingRelease& StartRelease(const LockName& name, const OwnerId& owner, Duration block, Duration lifetime,
+                               uint64_t only_token);
+  // The same for its place in the queue.
+  PendingRelease& StartWithdrawal(const LockName& name, const OwnerId& owner, Duration lifetime);
   // The record that undoes what an acquire has taken, or may take until `may_run_until`. `order_lost`: a connection
   // broke with it. The caller must Pursue it.
   PendingRelease& Undo(const Acquire& spec, Instant may_run_until, bool order_lost);
@@ -62,6 +64,7 @@ class PendingReleases final : public PartOf<PendingRelease> {
   size_t Check() const override;
 
  private:
+  PendingRelease& RecordOf(const LockName& name, const OwnerId& owner, Duration block, Duration lifetime);
   void Send(PendingRelease& release);
   void SendCommand(PendingRelease& release);
   void Defer(PendingRelease& release);

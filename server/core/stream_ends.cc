@@ -11,55 +11,55 @@
 namespace distlock::core {
 
 void StreamEnds::OnTimer(Session& session) {
-  if (session.kind == SessionKind::kHold) return of_.sessions.PromiseOnHold(session);
+  if (session.kind == SessionKind::kHold) return sessions_.PromiseOnHold(session);
   core_.Note({.kind = FactKind::kSessionLapsed});
   const std::string cause = "no heartbeat for a whole validity";
   for (Lease* lease : Sessions::LeasesOf(session)) {
-    of_.leases.TellLost(*lease, LostReason::kExpired, cause);
+    leases_.TellLost(*lease, LostReason::kExpired, cause);
   }
-  of_.bundles.EndAllOf(session, /*keep=*/true);
+  bundles_.EndAllOf(session, /*keep=*/true);
   EndLeases(session);
   KeepWaitersForRetry(session, nullptr);
   Close(session, StreamEnd::kLapsed);
 }
 
-size_t StreamEnds::Check() const { return of_.sessions.Check(); }
+size_t StreamEnds::Check() const { return sessions_.Check(); }
 
 void StreamEnds::Handle(const Goodbye& in) {
-  Session* const session = of_.sessions.Find(in.session);
+  Session* const session = sessions_.Find(in.session);
   if (session == nullptr) return;
-  of_.bundles.EndAllOf(*session, /*keep=*/false);
-  for (Waiter* waiter : WaitersOf(*session)) of_.waiters.Withdraw(*waiter);
+  bundles_.EndAllOf(*session, /*keep=*/false);
+  for (Waiter* waiter : WaitersOf(*session)) waiters_.Withdraw(*waiter);
   for (Lease* lease : Sessions::LeasesOf(*session)) {
-    of_.leases.Release(*lease, Recipient{}, Duration::zero(), /*keeps_min_hold=*/true);
+    leases_.Release(*lease, Recipient{}, Duration::zero(), /*keeps_min_hold=*/true);
   }
   Close(*session, StreamEnd::kGoodbye);
 }
 
 void StreamEnds::Handle(const StreamEnded& in) {
-  DropCalls(in.session);
-  if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
-    of_.bundles.EndAllOf(*session, /*keep=*/true);
+  TellParts(in.session);
+  if (Session* const session = sessions_.Find(in.session); session != nullptr) {
+    bundles_.EndAllOf(*session, /*keep=*/true);
     KeepWaitersForRetry(*session, nullptr);
     EndLeases(*session);
-    of_.sessions.Forget(*session);
+    sessions_.Forget(*session);
   }
 }
 
 // As the end of the stream, but what would wait for the end of belief waits no more.
 void StreamEnds::Handle(const HolderDied& in) {
-  if (Session* const session = of_.sessions.Find(in.session); session != nullptr) {
-    of_.bundles.EndAllOf(*session, /*keep=*/true);
+  if (Session* const session = sessions_.Find(in.session); session != nullptr) {
+    bundles_.EndAllOf(*session, /*keep=*/true);
     KeepWaitersForRetry(*session, nullptr);
     EndLeases(*session);
     Close(*session, StreamEnd::kHolderDied);
   }
-  const uint32_t freed = of_.leases.FreeEndingOf(in.session);
+  const uint32_t freed = leases_.FreeEndingOf(in.session);
   if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .detail = in.who});
 }
 
 void StreamEnds::EndLeases(const Session& session) {
-  for (Lease* lease : Sessions::LeasesOf(session)) of_.leases.End(*lease);
+  for (Lease* lease : Sessions::LeasesOf(session)) leases_.End(*lease);
 }
 
 std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {
@@ -71,16 +71,16 @@ std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {
 }
 
 void StreamEnds::KeepWaitersForRetry(const Session& session, const Refused* refused) {
-  for (Waiter* waiter : WaitersOf(session)) of_.waiters.KeepForRetry(*waiter, refused);
+  for (Waiter* waiter : WaitersOf(session)) waiters_.KeepForRetry(*waiter, refused);
 }
 
 void StreamEnds::Close(Session& session, StreamEnd why) {
   const SessionId id = session.id;
-  of_.sessions.Close(session, why);
-  DropCalls(id);
+  sessions_.Close(session, why);
+  TellParts(id);
 }
 
-void StreamEnds::DropCalls(SessionId session) {
+void StreamEnds::TellParts(SessionId session) {
   for (Part* const part : parts_) part->OnStreamEnd(session);
 }
 

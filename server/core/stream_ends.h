@@ -13,27 +13,16 @@
 namespace distlock::core {
 
 class Bundles;
-class Callers;
 class Leases;
 class Sessions;
 class Waiters;
-class Watches;
-
-// Where streams stand, besides their sessions.
-struct StreamParts {
-  Sessions& sessions;
-  Leases& leases;
-  Callers& callers;
-  Waiters& waiters;
-  Bundles& bundles;
-  Watches& watches;
-};
 
 class StreamEnds final : public PartOf<Session> {
  public:
   // `parts`: those that hear of the end of each stream.
-  StreamEnds(CoreContext& core, const StreamParts& of, const std::vector<Part*>& parts)
-      : core_(core), of_(of), parts_(parts) {}
+  StreamEnds(CoreContext& core, Sessions& sessions, Leases& leases, Waiters& waiters, Bundles& bundles,
+             const std::vector<Part*>& parts)
+      : core_(core), sessions_(sessions), leases_(leases), waiters_(waiters), bundles_(bundles), parts_(parts) {}
 
   void Handle(const Goodbye& in);
   void Handle(const StreamEnded& in);
@@ -50,10 +39,13 @@ class StreamEnds final : public PartOf<Session> {
  private:
   void EndLeases(const Session& session);
   static std::vector<Waiter*> WaitersOf(const Session& session);
-  void DropCalls(SessionId session);
+  void TellParts(SessionId session);
 
   CoreContext& core_;
-  const StreamParts of_;
+  Sessions& sessions_;
+  Leases& leases_;
+  Waiters& waiters_;
+  Bundles& bundles_;
   const std::vector<Part*>& parts_;
 };
 

@@ -150,8 +150,7 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
     const Duration left = spec.max_hold - granted.held_for;
     if (left <= kMarginFloor && spec.max_hold > granted.held_at_least) return WaitForEnd(waiter, "held for max_hold");
     if (left <= kMarginFloor) {
-      PendingRelease& release =
-          releases_.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token);
+      PendingRelease& release = releases_.StartRelease(spec.name, spec.owner, spec.lock_delay, spec.ttl, granted.token);
       release.ends_min_hold = spec.min_hold > Duration::zero();
       releases_.Pursue(release);
       return;  // OnReleased asks again

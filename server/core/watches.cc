@@ -109,12 +109,12 @@ void Watches::Refuse(Watch& watch, const std::string& cause) {
   const auto listeners = watch.listeners;  // a copy: removing the last one destroys the watch
   for (const auto& [session, listening] : listeners) {
     core_.Tell({session, listening.request}, Refused{.reason = RefusalReason::kForeignKey, .cause = cause});
-    OnStreamEnd(session);
+    StopWatching(session);
   }
 }
 
 // The store goes on sending notices to this broker until its slot ends; they are ignored then.
-void Watches::OnStreamEnd(SessionId session) {
+void Watches::StopWatching(SessionId session) {
   const auto found = watching_.find(session);
   if (found == watching_.end()) return;
   Watch& watch = *found->second;
@@ -144,7 +144,7 @@ void Watches::EndAll() {
   while (!watching_.empty()) {
     const SessionId session = watching_.begin()->first;
     core_.Tell({session, 0}, EndStream{StreamEnd::kDrained});
-    OnStreamEnd(session);
+    StopWatching(session);
   }
 }
 

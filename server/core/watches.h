@@ -46,7 +46,7 @@ class Watches final : public PartOf<Watch> {
   void OnStoreUp() override { LookAtAll(); }
   void OnTimer(Watch& watch) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  void OnStreamEnd(SessionId session) override;
+  void OnStreamEnd(SessionId session) override { StopWatching(session); }
   // The broker drains: ends all streams that watch. They hold nothing, and another broker shows them the lock as well.
   void EndAll();
 
@@ -54,6 +54,7 @@ class Watches final : public PartOf<Watch> {
   size_t Check() const override;
 
  private:
+  void StopWatching(SessionId session);
   void Look(Watch& watch);
   void ShowTo(Watch& watch, OpId look, LockView view);
   void Refuse(Watch& watch, const std::string& cause);

@@ -27,14 +27,14 @@ struct Releases : Alone {
     return IsGone();
   }
   bool IsGone() { return !releases.TakeGone().empty(); }
-  PendingRelease& Start(bool waiting, Duration block = Duration::zero(), uint64_t only_token = 0) {
-    return releases.Start(Name("a"), Owner(1), waiting, block, kT, only_token);
+  PendingRelease& Start(Duration block = Duration::zero(), uint64_t only_token = 0) {
+    return releases.StartRelease(Name("a"), Owner(1), block, kT, only_token);
   }
 };
 
 TEST(ReleaseRecords, AConfirmedReleaseIsGone) {
   Releases t;
-  t.releases.Pursue(t.Start(/*waiting=*/false));
+  t.releases.Pursue(t.Start());
   const auto sent = t.Take<StoreRelease>();
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_NE(t.claims.ReleaseOf(Owner(1)), nullptr);
@@ -45,7 +45,7 @@ TEST(ReleaseRecords, AConfirmedReleaseIsGone) {
 
 TEST(ReleaseRecords, AnUnknownOutcomeIsRepeated) {
   Releases t;
-  PendingRelease& release = t.Start(/*waiting=*/false);
+  PendingRelease& release = t.Start();
   t.releases.Pursue(release);
   EXPECT_FALSE(t.Answer(t.Take<StoreRelease>()[0].op, StoreUnknown{"reset"}));
   EXPECT_TRUE(release.order_lost);
@@ -57,7 +57,7 @@ TEST(ReleaseRecords, AnUnknownOutcomeIsRepeated) {
 
 TEST(ReleaseRecords, AnAcquireThatMayStillRunIsWithdrawnAfterwards) {
   Releases t;
-  PendingRelease& release = t.Start(/*waiting=*/false);
+  PendingRelease& release = t.Start();
   release.may_run_until = t.now + seconds(3);
   release.order_lost = true;
   t.releases.Pursue(release);
@@ -73,12 +73,12 @@ TEST(ReleaseRecords, AnAcquireThatMayStillRunIsWithdrawnAfterwards) {
 
 TEST(ReleaseRecords, ASecondReasonJoinsTheFirst) {
   Releases t;
-  PendingRelease& release = t.Start(/*waiting=*/false, Duration::zero(), 5);
-  EXPECT_EQ(&t.Start(/*waiting=*/false, Duration::zero(), 7), &release);
+  PendingRelease& release = t.Start(Duration::zero(), 5);
+  EXPECT_EQ(&t.Start(Duration::zero(), 7), &release);
   EXPECT_EQ(release.only_token, 7u) << "of two grants of one owner the earlier has ended";
   EXPECT_TRUE(t.claims.IsReleasing(Owner(1), 7));
   EXPECT_FALSE(t.claims.IsReleasing(Owner(1), 8));
-  t.Start(/*waiting=*/false);
+  t.Start();
   EXPECT_EQ(release.only_token, 0u) << "whatever the owner has";
   EXPECT_TRUE(t.claims.IsReleasing(Owner(1), 8));
   EXPECT_EQ(t.claims.releases(), 1u);
@@ -86,7 +86,7 @@ TEST(ReleaseRecords, ASecondReasonJoinsTheFirst) {
 
 TEST(ReleaseRecords, APlaceInTheQueueIsNoGrant) {
   Releases t;
-  t.Start(/*waiting=*/true);
+  t.releases.StartWithdrawal(Name("a"), Owner(1), kT);
   EXPECT_FALSE(t.claims.IsReleasing(Owner(1), 0));
   EXPECT_NE(t.claims.ReleaseOf(Owner(1)), nullptr);
 }
@@ -97,7 +97,7 @@ TEST(ReleaseRecords, TheEndOfABlockIsLookedAt) {
   waiter.serial = t.core.NextSerial();
   waiter.spec.name = Name("a");
   t.queues.Join(waiter);
-  t.releases.Pursue(t.Start(/*waiting=*/false, seconds(2)));
+  t.releases.Pursue(t.Start(seconds(2)));
   t.Answer(t.Take<StoreRelease>()[0].op, GiveBackDone{.was_holder = true});
   EXPECT_EQ(t.queues.Find(Name("a"))->at, t.now + seconds(2) + kExpirySlack);
 }
@@ -105,7 +105,7 @@ TEST(ReleaseRecords, TheEndOfABlockIsLookedAt) {
 TEST(ReleaseRecords, WhatTheStoreMustHaveForgottenIsGone) {
   Releases t;
   t.core.store_up = false;
-  PendingRelease& release = t.Start(/*waiting=*/false);
+  PendingRelease& release = t.Start();
   t.releases.Pursue(release);
   t.Pass(release.until - t.now);
   ASSERT_EQ(t.PopDue(), &release);
