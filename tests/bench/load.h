@@ -1,99 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Load: a closed loop of workers, each with slots that alternate acquire and release on a key of their own and check
-// every reply. Measure() starts a load, lets it warm up, counts for a while, and stops it. Main thread.
+// Load: a closed loop of workers that take and give back locks, and check every reply. Measure() starts a load, lets it
+// warm up, counts for a while, and stops it. The works of distlock_bench are declared here. Main thread.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
-
-#include "bench/histogram.h"
-#include "bench/lab.h"
 
 namespace distlock::bench {
 
+inline constexpr auto kPatience = std::chrono::seconds(10);
+
 inline int64_t NowNanos() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
-// One measurement of one case in one round.
-struct Sample {
-  std::map<std::string, double> values;  // by column
-  std::string error;                     // not empty: the values are invalid
-  std::string not_run;                   // not empty: why there are no values, without an error of the bench
+// Waits until done() or kPatience has passed; returns done(). Not while something is measured.
+template <typename Done>
+bool Eventually(Done done, std::chrono::seconds patience = kPatience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!done() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return done();
+}
+
+// Keeps the first problem. Any thread.
+class Problem {
+ public:
+  void Fail(const std::string& what);
+  void Check() const;  // throws std::runtime_error when there is one
+  bool found() const { return found_; }
+
+ private:
+  std::atomic<bool> found_{false};
+  mutable std::mutex mu_;
+  std::string what_;  // guarded by mu_
 };
 
 // One worker's counts. Written by one thread at a time.
 struct alignas(64) Tally {
   std::atomic<uint64_t> pairs{0};
-  Histogram op_latency;  // only while recording
+  std::vector<int64_t> took;  // ns of each operation; only while recording
 };
 
-class Load {
+class Load : public Problem {
  public:
   explicit Load(size_t workers) : tallies_(workers) {}
   virtual ~Load() = default;
 
   // Connects and begins. Throws std::runtime_error when it cannot connect.
   virtual void Start() = 0;
-  // Returns when every slot has released its lock and stopped, and the connections are closed.
+  // Returns when every slot has given its lock back and the connections are closed.
   virtual void Stop() = 0;
 
-  bool recording() const { return recording_.load(std::memory_order_relaxed); }
-  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
-  void Fail(const std::string& what);  // keeps the first error, and stops the load
-  std::string error() const;
-  Tally& tally(size_t worker) { return tallies_[worker]; }
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed) || found(); }
+  // `sent`: when the operation began that ends now.
+  void Record(size_t worker, int64_t sent) {
+    if (recording_.load(std::memory_order_relaxed)) tallies_[worker].took.push_back(NowNanos() - sent);
+  }
+  void CountPair(size_t worker) { tallies_[worker].pairs.fetch_add(1, std::memory_order_relaxed); }
 
   uint64_t Pairs() const;
-  Histogram Latencies() const;  // after Stop()
-  void Record(bool on) { recording_ = on; }
+  double Micros(double part);  // a percentile; after Stop()
+  // For Stop(): until busy() slots are none.
+  void AwaitRest(const std::atomic<size_t>& busy);
+  void SetRecording(bool on) { recording_ = on; }
   void AskToStop() { stopping_ = true; }
 
  private:
   std::atomic<bool> recording_{false};
   std::atomic<bool> stopping_{false};
   std::deque<Tally> tallies_;
-  mutable std::mutex mu_;
-  std::string error_;  // guarded by mu_
 };
 
-// The processes whose CPU time is measured.
-struct Servers {
-  pid_t redis;
-  std::vector<pid_t> daemons;      // none for direct clients
-  std::vector<pid_t> others = {};  // where the store has several servers: all behind `redis`
-};
+// {"pairs/s", "op p50 µs", "op p99 µs"}. Throws std::runtime_error when anything was wrong.
+nlohmann::json Measure(Load& load, double warm_seconds, double seconds);
 
-// Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU (of all servers of the store) and, through a
-// broker, daemon CPU (µs per pair).
-Sample Measure(const Size& size, const Servers& servers, Load& load);
-Sample Measure(const Lab& lab, Load& load, bool through_broker);  // the servers of the Lab
-// The load that make(broker) gives, on a new broker, which ends with the measurement: so all cases begin alike.
-Sample MeasureFresh(Lab& lab, const std::string& name, const std::vector<std::string>& more_flags,
-                    const std::function<std::unique_ptr<Load>(const Daemon&)>& make);
+// Without a broker: hiredis on loopback TCP. `clients` threads, each with a connection and one command in flight: SET
+// NX PX, and compare-and-delete by a script.
+std::unique_ptr<Load> DirectClients(int redis_port, size_t clients);
+// One connection with `in_flight` slots of the broker's own scripts.
+std::unique_ptr<Load> PipelinedClient(int redis_port, size_t in_flight);
+// What DirectClients do, as messages of streams, on a connection each, to a relay at `target`.
+std::unique_ptr<Load> RelayClients(const std::string& target, int redis_port, size_t clients);
+// `sessions` connections to a broker, with a Session stream and `in_flight` slots each.
+std::unique_ptr<Load> BrokerSessions(const std::string& target, size_t sessions, size_t in_flight);
+// Parties of one lock, spread over the brokers, each with a connection of its own: they give it back at once and queue
+// again. A pair is a grant; its latency is from just before the release until the next party has read its grant.
+std::unique_ptr<Load> HotHandoff(const std::vector<std::string>& targets, size_t parties);
 
-// The CPU time of clients, Redis and brokers from construction to PerUnit().
-class CpuMeter {
- public:
-  explicit CpuMeter(Servers servers);
-  // Adds the columns, in microseconds per unit of work.
-  void PerUnit(double units, Sample* sample) const;
+// Opens sessions, and takes and keeps `leases`, a multiple of their number. Prints "open" and waits for a line of
+// stdin, then prints "held" and waits for another one. Throws std::runtime_error when anything was wrong.
+void Hoard(const std::string& target, size_t sessions, size_t leases, double ttl_seconds);
 
- private:
-  double Redis() const;
-  double Daemons() const;
+// The least that a broker must do: each message of a stream is a Redis command, which one connection carries for all,
+// and its answer goes back as a message. It has no locks, leases, fencing tokens, checks or metrics. Its time is the
+// cost of gRPC, of the machine's wake-ups and of Redis' socket; the rest of distlockd's time is distlockd's own. Serves
+// at `listen`, a gRPC address, until it is killed. Returns the exit code.
+int RunRelay(const std::string& listen, const std::string& redis_socket);
 
-  const Servers servers_;
-  double client_;
-  double redis_;
-  double daemons_;
-};
+// Stands between Redis and all its clients and holds back every byte, in each direction, for half of a round trip: a
+// store at a distance. Without a limit of bandwidth. Serves on loopback TCP and a unix socket until it is killed.
+void RunDelayProxy(int port, const std::string& socket, const std::string& redis_socket,
+                   std::chrono::microseconds round_trip);
 
 }  // namespace distlock::bench

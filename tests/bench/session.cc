@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/session.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
-
-#include "bench/wire_scan.h"
 
 namespace distlock::bench {
 namespace {
 
-constexpr size_t kChunkBytes = 32 * 1024;  // half of the largest message that the broker accepts by default
-constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kBeatInterval = std::chrono::milliseconds(900);
+constexpr size_t kOpenedAtOnce = 100;  // before their heartbeats begin
+
+std::string Encode(const v1::SessionCommand& command) {
+  v1::SessionRequest request;
+  *request.add_commands() = command;
+  return request.SerializeAsString();  // requests add up by concatenation
+}
 
 }  // namespace
 
@@ -20,21 +24,15 @@ internal::CallThread& SharedCallThread() {
   return thread;
 }
 
-grpc::ByteBuffer Bytes(const std::string& text) {
-  const grpc::Slice slice(text);
-  return {&slice, 1};
-}
-
 grpc::ChannelArguments OwnConnection() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
 
-std::string Encode(const v1::SessionCommand& command) {
-  v1::SessionRequest request;
-  *request.add_commands() = command;
-  return request.SerializeAsString();  // requests add up by concatenation
+grpc::ByteBuffer Bytes(const std::string& text) {
+  const grpc::Slice slice(text);
+  return {&slice, 1};
 }
 
 std::string EncodeAcquire(int64_t id, const v1::LockSpec& spec) {
@@ -51,55 +49,32 @@ std::string EncodeRelease(int64_t id, int64_t acquire_id) {
   return Encode(command);
 }
 
-v1::LockSpec Spec(const std::string& key, bool wait) {
-  v1::LockSpec spec;
-  spec.set_key(key);
-  if (!wait) spec.mutable_max_wait();
-  return spec;
+bool IsReleased(const v1::SessionEvent& event) {
+  return event.has_released() && event.released().outcome() == v1::RELEASE_OUTCOME_RELEASED;
 }
 
-std::string Describe(const SeenEvent& event) {
-  if (event.kind == v1::SessionEvent::EVENT_NOT_SET) return "the stream ended: " + std::string(event.bytes);
-  v1::SessionEvent parsed;
-  if (!parsed.ParseFromArray(event.bytes.data(), static_cast<int>(event.bytes.size()))) return "an unreadable event";
-  return "unexpected event: " + parsed.ShortDebugString();
-}
-
-Session::Session(const Target& target, Handler handler)
-    : channel_(grpc::CreateCustomChannel(target.name, target.credentials, OwnConnection())),
-      stub_(channel_),
-      handler_(std::move(handler)) {
+Session::Session(const std::string& target, Handler handler, Problem& problem)
+    : stub_(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), OwnConnection())),
+      handler_(std::move(handler)),
+      problem_(problem) {
   context().set_wait_for_ready(true);
   v1::SessionCommand open;
   open.set_id(1);
   open.mutable_open()->set_client("distlock_bench");
-  const grpc::Slice slice(Encode(open));
-  out_ = grpc::ByteBuffer(&slice, 1);
-  writing_ = true;
+  out_ = Bytes(Encode(open));
   StartCall(stub_.PrepareCall(&context(), "/distlock.v1.LockService/Session", SharedCallThread().queue()), out_);
   StartRead(&in_);
 }
 
-Session::~Session() { Close(); }
-
 void Session::WaitOpened() {
   std::unique_lock lock(mu_);
   if (!changed_.wait_for(lock, kPatience, [this] { return opened_ || done_; }) || done_) {
-    throw std::runtime_error("the session did not open: " +
-                             (done_ ? status_.error_message() : std::string("no answer")));
+    problem_.Fail("a session did not open");
+    problem_.Check();
   }
 }
 
-void Session::Send(std::string_view command) {
-  if (waiting_.empty() || waiting_.back().size() + command.size() > kChunkBytes) {
-    waiting_.emplace_back();
-    if (!spare_.empty()) {
-      waiting_.back().swap(spare_.back());
-      spare_.pop_back();
-    }
-  }
-  waiting_.back() += command;
-}
+void Session::Send(std::string_view command) { waiting_ += command; }
 
 void Session::Do(const std::function<void(Session&)>& action) {
   {
@@ -121,60 +96,56 @@ void Session::Beat() {
 void Session::Goodbye() {
   bool reached = false;
   Do([&reached](Session& self) {
-    const bool first = !std::exchange(self.closing_, true);
+    self.closing_ = true;
     reached = self.opened_;
     v1::SessionCommand command;
     command.mutable_goodbye();
-    if (first && !self.done_) self.Send(Encode(command));
+    if (!self.done_) self.Send(Encode(command));
   });
-  if (!reached) context().TryCancel();  // the server was not reached
+  if (!reached) context().TryCancel();
 }
 
-std::string Session::Close(std::chrono::seconds patience) {
-  Goodbye();
+void Session::WaitEnded(std::chrono::seconds patience) {
   std::unique_lock lock(mu_);
-  if (!changed_.wait_for(lock, patience, [this] { return done_; })) {
-    failed_ = true;
-    lock.unlock();
-    context().TryCancel();
-    lock.lock();
-    changed_.wait(lock, [this] { return done_; });
-  }
-  if (failed_) return "the stream did not end after Goodbye";
-  return status_.ok() ? "" : "the stream ended with " + status_.error_message();
+  if (changed_.wait_for(lock, patience, [this] { return done_; })) return;
+  problem_.Fail("a stream did not end after Goodbye");
+  lock.unlock();
+  context().TryCancel();
+  lock.lock();
+  changed_.wait(lock, [this] { return done_; });
 }
 
 void Session::OnReadDone(bool ok) {
-  if (!ok) return End();
-  grpc::Slice slice;
-  if (!in_.TrySingleSlice(&slice).ok()) in_.DumpToSingleSlice(&slice);
+  bool last = false;
   {
     std::lock_guard lock(mu_);
-    const std::string_view message(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    const bool readable = ScanEvents(message, [this](const SeenEvent& event) {
-      if (event.kind == v1::SessionEvent::kOpened) {
-        opened_ = true;
-        changed_.notify_all();
-      } else if (event.kind != v1::SessionEvent::kHeartbeatAck) {
-        handler_(*this, event);
-      }
-    });
-    if (!readable) handler_(*this, {.bytes = "by an unreadable message"});
+    if (ok) Hear();
+    ended_ = !ok;
+    last = ended_ && !writing_;
   }
+  if (last) AllowFinish();
+  if (!ok) return;
   Write();
-  in_.Clear();
   StartRead(&in_);
+}
+
+void Session::Hear() {
+  for (const v1::SessionEvent& event : in_.events()) {
+    if (event.has_opened()) {
+      opened_ = true;
+      changed_.notify_all();
+    } else if (!event.has_heartbeat_ack()) {
+      handler_(*this, event);
+    }
+  }
 }
 
 void Session::Write() {
   {
     std::lock_guard lock(mu_);
     if (writing_ || waiting_.empty() || ended_) return;
-    const grpc::Slice slice(waiting_.front());
-    out_ = grpc::ByteBuffer(&slice, 1);
-    waiting_.front().clear();
-    spare_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+    out_ = Bytes(waiting_);
+    waiting_.clear();
     writing_ = true;
   }
   StartWrite(&out_);
@@ -191,46 +162,51 @@ void Session::OnWriteDone(bool ok) {
   if (ok) Write();
 }
 
-void Session::End() {
-  bool last = false;
-  {
-    std::lock_guard lock(mu_);
-    ended_ = true;
-    last = !writing_;
-  }
-  if (last) AllowFinish();
-}
-
 void Session::OnDone(const grpc::Status& status) {
   std::lock_guard lock(mu_);
-  status_ = status;
+  if (!closing_ || !status.ok()) problem_.Fail("a stream ended: " + status.error_message());
   done_ = true;
-  if (!closing_) handler_(*this, {.bytes = status_.error_message()});
   changed_.notify_all();
 }
 
-Pulse::Pulse(std::vector<Session*> sessions) {
-  thread_ = std::thread([this, sessions = std::move(sessions)] {
-    std::unique_lock lock(mu_);
-    while (!changed_.wait_for(lock, kBeatInterval, [this] { return stop_; })) {
-      for (Session* session : sessions) session->Beat();
+Sessions::Sessions(size_t count, const std::function<std::unique_ptr<Session>(size_t)>& make)
+    : pulse_([this] { Beat(); }) {
+  try {
+    while (sessions_.size() < count) {
+      std::vector<std::unique_ptr<Session>> opened;
+      const size_t first = sessions_.size();
+      for (size_t i = first; i < std::min(count, first + kOpenedAtOnce); ++i) opened.push_back(make(i));
+      {
+        std::lock_guard lock(mu_);
+        std::move(opened.begin(), opened.end(), std::back_inserter(sessions_));
+      }
+      for (size_t i = first; i < sessions_.size(); ++i) sessions_[i]->WaitOpened();
     }
-  });
+  } catch (const std::runtime_error&) {
+    Close();
+    throw;
+  }
 }
 
-Pulse::~Pulse() {
+Sessions::~Sessions() { Close(); }
+
+void Sessions::Close(std::chrono::seconds patience) {
   {
     std::lock_guard lock(mu_);
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (pulse_.joinable()) pulse_.join();
+  for (const auto& session : sessions_) session->Goodbye();
+  for (const auto& session : sessions_) session->WaitEnded(patience);
+  sessions_.clear();
 }
 
-std::vector<Session*> Pointers(const std::vector<std::unique_ptr<Session>>& sessions) {
-  std::vector<Session*> pointers;
-  for (const auto& session : sessions) pointers.push_back(session.get());
-  return pointers;
+void Sessions::Beat() {
+  std::unique_lock lock(mu_);
+  while (!changed_.wait_for(lock, kBeatInterval, [this] { return stop_; })) {
+    for (const auto& session : sessions_) session->Beat();
+  }
 }
 
 }  // namespace distlock::bench

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Session: a Session stream on a connection of its own, as lean as gRPC allows, so that the bench measures the broker
-// and not the client: commands are bytes made beforehand, events are scanned and not parsed, and commands that gather
-// while a write is in flight leave together.
+// and not the client: commands are bytes made beforehand, and those that gather while a write is in flight leave
+// together.
 //
-// Events reach the handler one at a time, in order, on the one thread that all sessions of this process share: with a
+// Events reach the handler one at a time, in order, on the one thread that all streams of this process share: with a
 // thread for each, their wake-ups would be measured as the broker's time. Only the handler may call Send(); other
-// threads call Do(). No mutex is held across a write. The owner of a Session sends a heartbeat every second (Pulse).
+// threads call Do(). No mutex is held across a write.
 #pragma once
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
 #include <condition_variable>
-#include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,22 +21,13 @@
 #include <thread>
 #include <vector>
 
-#include "bench/target.h"
+#include "bench/load.h"
 #include "bidi_call.h"
-#include "distlock/v1/lock_service.pb.h"
+#include "distlock/v1/lock_service.grpc.pb.h"
 
 namespace distlock::bench {
 
-// The parts of an event that the bench reads.
-struct SeenEvent {
-  int64_t id = 0;
-  v1::SessionEvent::EventCase kind = v1::SessionEvent::EVENT_NOT_SET;
-  int64_t token = 0;       // granted
-  int64_t outcome = 0;     // released
-  std::string_view bytes;  // the whole event, for a message about an unexpected one
-};
-
-// The thread of all streams and calls of this process.
+// The thread of all streams of this process.
 internal::CallThread& SharedCallThread();
 
 // Gives each client a connection of its own.
@@ -49,84 +37,72 @@ grpc::ChannelArguments OwnConnection();
 grpc::ByteBuffer Bytes(const std::string& text);
 
 // Bytes of one command, ready for Session::Send.
-std::string Encode(const v1::SessionCommand& command);
 std::string EncodeAcquire(int64_t id, const v1::LockSpec& spec);
 std::string EncodeRelease(int64_t id, int64_t acquire_id);
 
-// One try for `key` with the broker's default ttl; or, with `wait`, until granted.
-v1::LockSpec Spec(const std::string& key, bool wait = false);
+bool IsReleased(const v1::SessionEvent& event);
 
-// Describes an unexpected event, for an error message.
-std::string Describe(const SeenEvent& event);
-
-class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
+class Session final : public internal::BidiCall<grpc::ByteBuffer, v1::SessionResponse> {
  public:
-  using Handler = std::function<void(Session&, const SeenEvent&)>;
+  using Handler = std::function<void(Session&, const v1::SessionEvent&)>;
 
-  // Connects and opens. The handler sees neither Opened nor HeartbeatAck.
-  Session(const Target& target, Handler handler);
-  ~Session() override;  // Close()
+  // Connects and opens. The handler sees neither Opened nor HeartbeatAck. An end that was not asked for fails
+  // `problem`.
+  Session(const std::string& target, Handler handler, Problem& problem);
 
-  // Throws std::runtime_error when the session is not open after 10 s.
+  // Throws std::runtime_error when the session is not open after kPatience.
   void WaitOpened();
 
   void Send(std::string_view command);
   void Do(const std::function<void(Session&)>& action);
   void Beat();
-
-  void Goodbye();  // once; Close() calls it, too
-  // Says goodbye and waits for the end of the stream. Returns the problem; "": none.
-  std::string Close(std::chrono::seconds patience = std::chrono::seconds(10));
+  void Goodbye();
+  void WaitEnded(std::chrono::seconds patience);  // after Goodbye()
 
  private:
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
-  void End();    // nothing more will be read
-  void Write();  // the next chunk, unless one is in flight
+  void Hear();   // what was read
+  void Write();  // what waits, unless a write is in flight
 
-  std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
+  grpc::TemplatedGenericStub<grpc::ByteBuffer, v1::SessionResponse> stub_;
   const Handler handler_;
-  grpc::ByteBuffer in_;
+  Problem& problem_;
+  v1::SessionResponse in_;
   grpc::ByteBuffer out_;
 
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<std::string> waiting_;  // chunks not written yet; guarded by mu_, as all below
-  std::vector<std::string> spare_;   // empty chunks, kept for their memory
-  bool writing_ = false;
+  std::string waiting_;  // not written yet; guarded by mu_, as all below
+  bool writing_ = true;
   bool opened_ = false;
   bool closing_ = false;
-  bool ended_ = false;
+  bool ended_ = false;  // nothing more will be read
   bool done_ = false;
-  bool failed_ = false;
   int64_t beats_ = 0;
-  grpc::Status status_;
 };
 
-// Sends the heartbeats of `sessions`, which must outlive it, on a thread of its own.
-class Pulse {
+// Open sessions and their heartbeats, which a thread of its own sends.
+class Sessions {
  public:
-  explicit Pulse(std::vector<Session*> sessions);
-  ~Pulse();
+  // make(i) gives a Session. Throws as WaitOpened does.
+  Sessions(size_t count, const std::function<std::unique_ptr<Session>(size_t)>& make);
+  ~Sessions();  // Close()
+
+  Session& operator[](size_t i) { return *sessions_[i]; }
+  size_t size() const { return sessions_.size(); }
+  // Says goodbye for all, and waits for the ends of their streams.
+  void Close(std::chrono::seconds patience = kPatience);
 
  private:
-  std::mutex mu_;
+  void Beat();
+
+  std::mutex mu_;  // taken before a session's own lock, never inside it
   std::condition_variable changed_;
-  bool stop_ = false;
-  std::thread thread_;
+  bool stop_ = false;                               // guarded by mu_
+  std::vector<std::unique_ptr<Session>> sessions_;  // grows and shrinks under mu_
+  std::thread pulse_;
 };
-
-// Opens `count` sessions in parallel; throws as WaitOpened does. make(i) gives a Session.
-template <typename Make>
-std::vector<std::unique_ptr<Session>> OpenSessions(size_t count, Make make) {
-  std::vector<std::unique_ptr<Session>> sessions;
-  for (size_t i = 0; i < count; ++i) sessions.push_back(make(i));
-  for (const auto& session : sessions) session->WaitOpened();
-  return sessions;
-}
-
-std::vector<Session*> Pointers(const std::vector<std::unique_ptr<Session>>& sessions);
 
 }  // namespace distlock::bench

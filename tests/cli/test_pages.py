@@ -50,7 +50,6 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "helm/distlock/README.md": {"helm": "tests/deploy/test_charts.py", "kubectl": RUNBOOKS},
     "tests/README.md": {"sim_small_test": "tests/sim/small/CMakeLists.txt",
                         "distlock_check_history": "tests/e2e/test_mixed.py"},
-    "tests/bench/README.md": {"distlock_bench": "tests/bench/CMakeLists.txt"},
 }
 KNOWN = RUN | CHECKED | {program for row in ELSEWHERE.values() for program in row}
 BLANKS = {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One measurement of one lock library: peer.mjs --system redlock --work pairs --redis redis://127.0.0.1:6379 ...
-// (pauses and hold in ms, warm in seconds; several servers with commas). Prints one line of JSON: {"values": {column:
-// number}} or {"error": "why there are none"}. The libraries keep their own defaults; all callers of the process share
-// one ioredis connection to each server, or one client of this project's package, as they would in a program.
+// One measurement of one lock library: peer.mjs --system redlock --work pairs --store redis://127.0.0.1:6379 ...
+// (pauses and hold in ms, warm in seconds). Prints one line of JSON: {"values": {column: number}} or {"error": "why
+// there are none"}. The libraries keep their own defaults; all callers of the process share one ioredis connection, or
+// one client of this project's package, as they would in a program.
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
 import Redis from 'ioredis';
 import Redlock from 'redlock';
-import {Mutex, RedlockMutex} from 'redis-semaphore';
 
-const TTL_MS = 10_000;  // the default of redis-semaphore; redlock has none and is given the same
+const TTL_MS = 10_000;  // redlock has no default
 const QUEUE_UP_MS = 300;  // time for the waiters to queue; the libraries do not report it
 
-// Makes acquire(key), which resolves to release(), of a lock that is kept at these servers.
+// Makes acquire(key), which resolves to release().
 const systems = {
-  'distlock': async (servers, broker) => {
+  'distlock': async ({broker}) => {
     const {connect} = await import('../../../client/node/dist/index.mjs');
     const dl = connect(broker);
     return async key => {
@@ -23,13 +22,8 @@ const systems = {
       return () => held.releaseSoon(); // as leaving a scope does: the next acquire stands behind it
     };
   },
-  'redis-semaphore': servers => async key => {
-    const mutex = servers.length > 1 ? new RedlockMutex(servers, key) : new Mutex(servers[0], key);
-    await mutex.acquire();
-    return () => mutex.release();
-  },
-  'redlock': servers => {
-    const redlock = new Redlock(servers);
+  'redlock': ({store}) => {
+    const redlock = new Redlock([new Redis(store)]);
     return async key => {
       const lock = await redlock.lock(key, TTL_MS);
       return () => lock.unlock();
@@ -121,27 +115,17 @@ async function queue(acquire, {runs, ...shape}) {
 
 const works = {pairs, handoff, queue};
 
-function options() {
+async function main() {
   const text = {type: 'string'};
-  const {values} = parseArgs({
+  const {values: {system, work, store, broker, pauses = '', ...rest}} = parseArgs({
     options: {
-      system: text, work: text, redis: text, callers: text, seconds: text, warm: text, pauses: text, runs: text,
-      waiters: text, hold: text, broker: text,
+      system: text, work: text, store: text, broker: text, callers: text, seconds: text, warm: text, pauses: text,
+      runs: text, waiters: text, hold: text,
     },
   });
-  const {system, work, redis, broker, pauses = '', ...rest} = values;
-  const numbers = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, Number(value)]));
-  return {system, work, redis, broker, shape: {...numbers, pauses: pauses.split(',').map(Number)}};
-}
-
-async function main() {
-  const {system, work, redis: url, broker, shape} = options();
-  const servers = url.split(',').map(one => new Redis(one));
-  try {
-    return {values: await works[work](await systems[system](servers, broker), shape)};
-  } finally {
-    for (const server of servers) server.disconnect();
-  }
+  const shape = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, Number(value)]));
+  const acquire = await systems[system]({store, broker});
+  return {values: await works[work](acquire, {...shape, pauses: pauses.split(',').map(Number)})};
 }
 
 const answer = await main().catch(e => ({error: `${e.name}: ${e.message}`}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One measurement of one lock library of Go: driver --system redsync --work pairs --redis ... --broker ...
+// One measurement of one lock library of Go, or of etcd: driver --system redsync --work pairs --store ... --broker ...
 //
 // As ../peer.mjs, in arguments, works and output. Callers are goroutines that share one client.
 package main
@@ -22,7 +22,6 @@ import (
 
 	"distlock.dev/client/go"
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
 )
@@ -40,21 +39,13 @@ type shape struct {
 	pauses                 []time.Duration
 }
 
-func ofRedsync(urls string) (acquire, error) {
-	var servers []redsyncredis.Pool
-	for _, url := range strings.Split(urls, ",") {
-		options := &goredislib.Options{Network: "unix", Addr: url}
-		if strings.Contains(url, "://") {
-			parsed, err := goredislib.ParseURL(url)
-			if err != nil {
-				return nil, err
-			}
-			options = parsed
-		}
-		options.PoolSize = 64
-		servers = append(servers, goredis.NewPool(goredislib.NewClient(options)))
+func ofRedsync(url string) (acquire, error) {
+	options, err := goredislib.ParseURL(url)
+	if err != nil {
+		return nil, err
 	}
-	locks := redsync.New(servers...)
+	options.PoolSize = 64
+	locks := redsync.New(goredis.NewPool(goredislib.NewClient(options)))
 	return func(key string) (release, error) {
 		mutex := locks.NewMutex(key)
 		if err := mutex.Lock(); err != nil {
@@ -224,8 +215,9 @@ func together(count int, work func(number int) error) error {
 
 func measure() (map[string]float64, error) {
 	var s shape
-	system, work := flag.String("system", "", "redsync or distlock"), flag.String("work", "", "pairs, handoff or queue")
-	redis, broker := flag.String("redis", "", "URL or path; several with commas"), flag.String("broker", "", "gRPC target")
+	system := flag.String("system", "", "redsync, distlock or etcd")
+	work := flag.String("work", "", "pairs, handoff or queue")
+	store, broker := flag.String("store", "", "Redis' URL, or etcd's address"), flag.String("broker", "", "gRPC target")
 	pauses := flag.String("pauses", "", "ms, with commas")
 	flag.IntVar(&s.callers, "callers", 1, "")
 	flag.IntVar(&s.runs, "runs", 1, "")
@@ -243,9 +235,11 @@ func measure() (map[string]float64, error) {
 	var err error
 	switch *system {
 	case "redsync":
-		take, err = ofRedsync(*redis)
+		take, err = ofRedsync(*store)
 	case "distlock":
 		take, err = ofDistlock(*broker)
+	case "etcd":
+		take, err = ofEtcd(*store)
 	default:
 		err = fmt.Errorf("system %q is not known", *system)
 	}
