@@ -12,11 +12,12 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: deploy/install-deps.sh [--build | --run | --test | --peers]
+usage: deploy/install-deps.sh [--build | --run | --test | --all | --peers]
 
   --build  packages to build and run distlock (default)
   --run    only packages to run a built distlockd; on Debian 12 copy libhiredis from the build machine
-  --test   --build, and packages for the tests
+  --test   --build, and packages for what tests/run.sh runs
+  --all    --test, and a gigabyte more for tests/run.sh --packaging and --all: a JDK, a browser, clang, what makes images
   --peers  --test, and the other lock systems that tests/bench compares distlock with
 TEXT
 }
@@ -34,10 +35,11 @@ readonly LIBRARIES=(libabsl-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-
   libjemalloc-dev libmicrohttpd-dev libncurses-dev libprotobuf-dev libssl-dev libuv1-dev
   libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
-readonly TEST=(buildah chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev
-  librapidcheck-dev llvm debootstrap etcd-server fish groff iptables libasio-dev lintian man-db
-  openssl prometheus python3-grpcio python3-hpack python3-hyperframe python3-pip
-  python3-pytest python3-setuptools python3-venv python3-wheel python3-yaml systemd systemd-container zsh)
+readonly TEST=(curl fish groff iptables libasio-dev libbenchmark-dev libgmock-dev libgtest-dev liblua5.1-0-dev
+  librapidcheck-dev man-db openssl python3-grpcio python3-hpack python3-hyperframe
+  python3-pip python3-pytest python3-setuptools python3-venv python3-wheel python3-yaml zsh)
+readonly ALL=(buildah chromium clang debootstrap etcd-server libclang-rt-dev lintian llvm prometheus systemd
+  systemd-container)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
 HARDENED=$(dirname "${BASH_SOURCE[0]}")/grpc/hardened.sh
@@ -48,7 +50,7 @@ die() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
 
 want=build
 case "${1:---build}" in
-  --build | --run | --test | --peers) want=${1:---build}; want=${want#--} ;;
+  --build | --run | --test | --all | --peers) want=${1:---build}; want=${want#--} ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; die "unknown option '$1'" ;;
 esac
@@ -70,6 +72,8 @@ go_ok() {
   version=$(go env GOVERSION 2>/dev/null) || return 1
   [ "$(printf '%s\n' "$GO_MIN" "${version#go}" | sort -V | head -1)" = "$GO_MIN" ]
 }
+
+for_tests() { [[ $want = test || $want = all || $want = peers ]]; }
 
 grpc_ok() {
   local archive
@@ -101,13 +105,17 @@ wanted() {
     printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
+  if for_tests; then
+    printf '%s\n' "${TEST[@]}"
+    node_packages
+    [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
+  fi
   case "$want" in
-    test | peers)
-      printf '%s\n' "${TEST[@]}"
+    all)
+      printf '%s\n' "${ALL[@]}"
       java_packages
-      node_packages
-      [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
       ;;
+    peers) printf 'etcd-server\n' ;;
   esac
 }
 
@@ -162,7 +170,7 @@ compute_missing() {
 
 # What Debian 12 takes from its backports.
 backports() {
-  [[ $want = test || $want = peers ]] && [ "$debian" -lt 13 ] || return 0
+  for_tests && [ "$debian" -lt 13 ] || return 0
   missing_of valkey-server
   go_ok || printf 'golang-go\n'
 }
@@ -176,7 +184,7 @@ nothing_to_do() {
 missing=()
 if nothing_to_do; then
   [ "$want" != peers ] || install_peer_libraries
-  [ "$want" != test ] || install_python_tools
+  case "$want" in test | all) install_python_tools ;; esac
   say "everything is installed"
   exit 0
 fi
@@ -357,5 +365,5 @@ fi
 if [ "$want" != run ] && ! grpc_ok; then build_grpc; fi
 for package in $(backports); do install_backport "$package"; done
 if [ "$want" = peers ]; then install_peer_libraries; fi
-if [ "$want" = test ]; then install_python_tools; fi
+case "$want" in test | all) install_python_tools ;; esac
 say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"

@@ -35,6 +35,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+command -v clang++ >/dev/null || {
+  echo 'tests/coverage.sh: there is no clang: deploy/install-deps.sh --all installs it' >&2
+  exit 1
+}
 build=build/coverage
 programs=(access_test core_test sim_small_test distlock_sim)
 [ -z "$only" ] || programs=(access_test)

@@ -6,16 +6,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--all] [--preset P | --asan | --tsan] [--filter REGEX] [--long] [--jobs N]
+usage: tests/run.sh [--packaging | --all | --long] [--preset P | --asan | --tsan] [--filter REGEX] [--jobs N]
 
-Without options: builds the release preset, runs all of its tests, and runs clang-format and clang-tidy
-on the C++ files that changed.
+Without options, what a contributor runs: builds the release preset, runs its tests, and runs clang-format and
+clang-tidy on the C++ files that changed.
 
-  --all           also the rooms with threads of their own (shard, door, http, the core of the C++ client) under
-                  ThreadSanitizer, a short search of the fuzzers, clang-format on all files, clang-tidy on server,
-                  client and proto, ruff and mypy on the Python package
+  --packaging     also the tests that need a gigabyte of tools (a JDK, a browser, helm, systemd, promtool): those of
+                  charts, units and alerts, the status page and the Java package
+  --all           --packaging, and the rooms with threads of their own (shard, door, http, the core of the C++ client)
+                  under ThreadSanitizer, a short search of the fuzzers, clang-format on all files, clang-tidy on
+                  server, client and proto, ruff and mypy on the Python package
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
-  --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+  --asan          as --preset asan: the tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: the rooms with threads of their own under ThreadSanitizer
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
   --long          --all, and clang-tidy on all files, the tests labelled long (worlds, museum, honesty), coverage and a
@@ -29,7 +31,7 @@ die() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 64; }
 
 readonly NOT_HARDENED='gRPC is the system'"'"'s, not hardened: its source package was not to be had'
 
-presets=() filter='' all='' long='' jobs=$(($(nproc) * 5 / 2))
+presets=() filter='' packaging='' all='' long='' jobs=$(($(nproc) * 5 / 2))
 while [ $# -gt 0 ]; do
   case "$1" in
     --asan | --tsan) presets+=("${1#--}") ;;
@@ -42,8 +44,9 @@ while [ $# -gt 0 ]; do
       esac
       shift
       ;;
-    --all) all=yes ;;
-    --long) long=yes ;;
+    --packaging) packaging=yes ;;
+    --all) all=yes packaging=yes ;;
+    --long) long=yes packaging=yes ;;
     -h | --help) usage; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
   esac
@@ -61,7 +64,7 @@ fi
 run_preset() {
   local preset=$1 select=() unity grpc
   [ -z "$filter" ] || select+=(-R "$filter")
-  [ -n "$long" ] || select+=(-LE '^long$')
+  if [ -z "$packaging" ]; then select+=(-LE '^(long|packaging)$'); elif [ -z "$long" ]; then select+=(-LE '^long$'); fi
   # A filter may well name tests that the later presets do not have.
   [ -z "$filter" ] || [ "$preset" = "${presets[0]}" ] || select+=(--no-tests=ignore)
   # The others compile each file alone, and so find includes that are missing; as clang-tidy does.
@@ -92,7 +95,7 @@ run_lint() {
   [ -z "$all$long" ] || client/python/lint.sh
 }
 
-deploy/install-deps.sh --test
+if [ -n "$packaging" ]; then deploy/install-deps.sh --all; else deploy/install-deps.sh --test; fi
 passed=''
 for preset in "${presets[@]}"; do
   run_preset "$preset"

@@ -6,7 +6,7 @@ import pytest
 from browser import CHROMIUM, PICTURES, Browser
 from harness import eventually, free_port
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: deploy/install-deps.sh --test brings it")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: deploy/install-deps.sh --all brings it")
 HOSTILE = ["<img src=x onerror=window.pwned=1>", "<script>window.pwned=1</script>", "\u202eevil\u202c", "a\u0000b\nc",
            "'\"&amp;--><!--", "k" * 512]
 

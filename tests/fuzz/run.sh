@@ -44,6 +44,10 @@ if [ "${#targets[@]}" -eq 0 ]; then
   for folder in tests/fuzz/corpus/*/; do targets+=("$(basename "$folder")"); done
 fi
 
+command -v clang++ >/dev/null || {
+  echo 'tests/fuzz/run.sh: there is no clang: deploy/install-deps.sh --all installs it' >&2
+  exit 1
+}
 build=${DISTLOCK_FUZZ_BUILD:-build/fuzz}
 say "build ${#targets[@]} fuzzers"
 cmake --preset fuzz -B "$build" -DDISTLOCK_UNITY=ON >/dev/null

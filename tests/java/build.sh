@@ -22,14 +22,14 @@ maven() {
   mvn --quiet --batch-mode "$@" >"$log" 2>&1 && return
   cat "$log"
   ! grep -qE 'Could not transfer|UnknownHost|Network is unreachable|Connection (refused|timed out)' "$log" ||
-    skip 'Maven Central cannot be reached, and ~/.m2 lacks what they need (deploy/install-deps.sh --test)'
+    skip 'Maven Central cannot be reached, and ~/.m2 lacks what they need (deploy/install-deps.sh --all)'
   exit 1
 }
 
 mkdir -p "$FOLDER"
 rm -f "$FOLDER/skipped"
-command -v javac >/dev/null || skip 'there is no JDK: deploy/install-deps.sh --test installs one'
-command -v mvn >/dev/null || skip 'there is no Maven: deploy/install-deps.sh --test installs it'
+command -v javac >/dev/null || skip 'there is no JDK: deploy/install-deps.sh --all installs one'
+command -v mvn >/dev/null || skip 'there is no Maven: deploy/install-deps.sh --all installs it'
 maven -f "$root/client/java/pom.xml" "-Dbuild.folder=$FOLDER/package" package
 maven org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy "-Dartifact=$JUNIT" "-DoutputDirectory=$FOLDER/junit"
 
