@@ -17,7 +17,7 @@ usage: deploy/install-deps.sh [--build | --run | --test | --all | --peers]
   --build  packages to build and run distlock (default)
   --run    only packages to run a built distlockd; on Debian 12 copy libhiredis from the build machine
   --test   --build, and packages for what tests/run.sh runs
-  --all    --test, and a gigabyte more for tests/run.sh --packaging and --all: a JDK, a browser, clang, what makes images
+  --all    --test, and a gigabyte more for tests/run.sh --packaging and --all: a JDK, a browser, clang, image builders
   --peers  --test, and the other lock systems that tests/bench compares distlock with
 TEXT
 }

@@ -100,7 +100,7 @@ STAGES = [
     soak("cluster", 60),
     soak("quorum", 60),
     soak("attacked", 20),
-    once("bench", (*PRODUCT, "deploy/grpc", "tests/bench"),
+    once("bench", (*PRODUCT, "deploy/grpc", "tests/bench", "tests/e2e/harness.py", "tests/e2e/measures.py"),
          ("tests/bench/run.sh", "--peers", "--rounds", "5", "--json", "build/release-list/bench.json"),
          ("tests/bench/run.sh", "--quick", "--json", "build/release-list/bench.json")),
 ]
