@@ -43,7 +43,7 @@ asio::awaitable<void> Send(std::shared_ptr<Way> way, std::shared_ptr<Socket> to)
     co_await asio::async_write(*to, asio::buffer(chunk.bytes), asio::redirect_error(asio::use_awaitable, error));
   }
   asio::error_code ignored;
-  to->shutdown(Socket::shutdown_both, ignored);
+  static_cast<void>(to->shutdown(Socket::shutdown_both, ignored));
 }
 
 void Carry(const std::shared_ptr<Socket>& from, const std::shared_ptr<Socket>& to, std::chrono::microseconds one_way) {

@@ -187,9 +187,11 @@ def closed_loop(callers):
 
 
 def pauses(size):
-    """How long the waiter of a hand-off has waited, in ms: the same in every round."""
-    dice = random.Random(20)
-    return {"pauses": ",".join(str(dice.randint(20, 150)) for _ in range(size.handoffs))}
+    """How long the waiter of a hand-off has waited, in ms: evenly from 20 to 150, in the same order in every round. By
+    chance, more than half of the pauses might be shorter than the one after which a library looks again."""
+    spread = [round(20 + 130 * i / (size.handoffs - 1)) for i in range(size.handoffs)]
+    random.Random(20).shuffle(spread)
+    return {"pauses": ",".join(map(str, spread))}
 
 
 SECTIONS = [
