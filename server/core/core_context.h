@@ -14,9 +14,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/broker_config.h"
+#include "core/clock_margin.h"
 #include "core/limits.h"
 #include "core/messages.h"
 #include "core/op.h"
+#include "core/random.h"
 #include "core/timers.h"
 
 namespace distlock::core {
@@ -86,7 +88,7 @@ class CoreContext {
   bool Supports(const Want& want) const { return want.mode != Mode::kPermit || config.store.has_permits; }
 
   // By how much two clocks can differ after `time`.
-  Duration Drift(Duration time) const { return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm)); }
+  Duration Drift(Duration time) const { return core::Drift(time, config.clock_drift_ppm); }
   // How long a client may be told to believe in what holds here for `time`: its clock may be slow, and ours fast.
   Duration Shortened(Duration time) const {
     return time <= Duration::zero() ? Duration::zero()
@@ -95,14 +97,15 @@ class CoreContext {
   // The most that a client's clock can count while ours counts `time`.
   Duration Stretched(Duration time) const { return time + Drift(time) + kDriftRounding; }
   // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.
-  Duration Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor + config.store.clock_spread; }
+  Duration Margin(Duration ttl) const {
+    return core::Margin(ttl, config.clock_drift_ppm) + config.store.clock_spread;
+  }
   // How long one attempt of a command about a lease of `ttl` is waited for.
   static Duration AttemptTimeout(Duration ttl);
   // So long what a request has is kept after the end of its stream. The store keeps the place for longer.
   Duration RetryWindow() const { return std::min(config.validity, config.queue_slot / 2); }
   // The pause before the next attempt: random, and longer on average the more attempts have failed.
   Duration BackOff(int attempts);
-  double Random();  // [0, 1)
 
   const BrokerConfig config;
   Instant now{};  // of this Step
@@ -111,6 +114,7 @@ class CoreContext {
   std::string store_trouble = "not connected to the store yet";  // why store_up is false
   Instant down_since{};                                          // the last time that store_up became false
   bool draining = false;                                         // no new acquires or watches
+  Random random;
 
  private:
   // Several servers are unavailable as a quorum.
@@ -119,7 +123,6 @@ class CoreContext {
                                                                                 : reason;
   }
 
-  uint64_t random_state_;
   std::vector<Effect>* effects_ = nullptr;
   OpId next_op_ = 1;
   uint64_t next_serial_ = 1;

@@ -18,8 +18,6 @@ inline constexpr size_t kMaxRenewalsSent = 2;
 inline constexpr Duration kRenewPace = std::chrono::milliseconds(5);
 // Part of the renewal interval that is random, so that leases taken together spread out.
 inline constexpr double kRenewJitter = 0.1;
-// Beyond the drift: scheduling and clock granularity.
-inline constexpr Duration kMarginFloor = std::chrono::milliseconds(2);
 // CoreContext::Drift counts whole milliseconds: of the rest it misses at most twice 10 000 ppm, the largest drift.
 inline constexpr Duration kDriftRounding = std::chrono::microseconds(20);
 // The part of a promise to a Hold that its client is not told of, for a network that delays every message.

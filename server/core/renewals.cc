@@ -10,7 +10,7 @@
 namespace distlock::core {
 
 void Renewals::Schedule(Lease& lease, Instant sent) {
-  const double jitter = 1.0 - kRenewJitter * core_.Random();
+  const double jitter = 1.0 - kRenewJitter * core_.random.Next();
   const auto wait = static_cast<int64_t>(static_cast<double>(lease.ttl.count()) * core_.config.renew_fraction * jitter);
   const int64_t grid = std::clamp<Duration>(lease.ttl / 30, Duration(1), kRenewGrid).count();
   // Brokers on one machine share its clock; each has a phase of its own, so that they do not all renew at the same

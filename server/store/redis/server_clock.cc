@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/clock_margin.h"
+
 namespace distlock::store {
 
 using core::Duration;
@@ -19,7 +21,7 @@ Duration SinceEpoch(StoreTime time) {
 }  // namespace
 
 Duration ServerClock::Widening(Instant now) const {
-  return now > learned_ ? (now - learned_) / 1'000'000 * 2 * drift_ppm_ : Duration::zero();
+  return now > learned_ ? core::Drift(now - learned_, drift_ppm_) : Duration::zero();
 }
 Duration ServerClock::High(Instant now) const { return high_ + Widening(now); }
 Duration ServerClock::Low(Instant now) const { return low_ - Widening(now); }

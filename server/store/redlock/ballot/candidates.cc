@@ -234,7 +234,7 @@ void Candidates::Split(Candidate& candidate) {
   candidate.is_open = false;
   const Duration most = context_.Trips(2) * (1 << candidate.splits);
   candidate.ask_at = context_.now + context_.Trips(1) +
-                     Duration(static_cast<int64_t>(static_cast<double>(most.count()) * context_.Random()));
+                     Duration(static_cast<int64_t>(static_cast<double>(most.count()) * context_.random.Next()));
   Arm(candidate);
 }
 

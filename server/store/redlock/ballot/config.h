@@ -32,10 +32,7 @@ inline constexpr int kGatherTrips = 4;
 inline constexpr int kPatienceTrips = 6;
 inline constexpr Duration kLongestBackOff = std::chrono::milliseconds(250);
 inline constexpr int kSplitRetries = 3;
-// As long as the core waits for an attempt.
-inline constexpr Duration kAttempt = std::chrono::milliseconds(2500);
 // When too few servers count, and it is not known until when.
 inline constexpr Duration kLookAtOpenEnd = std::chrono::seconds(1);
-inline constexpr Duration kMarginFloor = std::chrono::milliseconds(2);
 
 }  // namespace distlock::store::ballot

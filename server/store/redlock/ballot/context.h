@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "core/clock_margin.h"
+#include "core/random.h"
 #include "store/quorum_events.h"
 #include "store/redlock/ballot/nodes.h"
 
@@ -30,7 +32,7 @@ struct Sent {
 
 class Context {
  public:
-  explicit Context(const Config& the_config) : config(the_config), nodes(the_config), random_(the_config.seed) {}
+  explicit Context(const Config& the_config) : config(the_config), nodes(the_config), random(the_config.seed) {}
 
   // The number of the next request for votes, greater than all before.
   uint64_t NextMark() { return ++last_mark_; }
@@ -88,22 +90,13 @@ class Context {
     Tell(core::StoreReply{.op = op, .outcome = std::move(outcome)});
   }
 
-  Duration Drift(Duration time) const { return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm)); }
+  Duration Drift(Duration time) const { return core::Drift(time, config.clock_drift_ppm); }
   // As core::CoreContext::Margin.
-  Duration Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
+  Duration Margin(Duration ttl) const { return core::Margin(ttl, config.clock_drift_ppm); }
   Duration Trips(int count) const { return nodes.Trip() * count; }
 
-  // SplitMix64 (Steele, Lea, Flood 2014). [0, 1)
-  double Random() {
-    random_ += 0x9E3779B97F4A7C15ULL;
-    uint64_t z = random_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    z ^= z >> 31;
-    return static_cast<double>(z >> 11) * 0x1.0p-53;
-  }
   Duration Jittered(Duration most) {
-    return Duration(static_cast<int64_t>(static_cast<double>(most.count()) * (0.5 + Random() / 2)));
+    return Duration(static_cast<int64_t>(static_cast<double>(most.count()) * (0.5 + random.Next() / 2)));
   }
 
   void Count(QuorumRound round) { ++rounds_[static_cast<size_t>(round)]; }
@@ -112,6 +105,7 @@ class Context {
   const Config config;
   Instant now{};
   Nodes nodes;
+  core::Random random;
 
  private:
   struct HeldGrant {
@@ -119,7 +113,6 @@ class Context {
     Duration lock_delay{};
   };
 
-  uint64_t random_;
   NodeOp next_op_ = 1;
   uint64_t last_mark_ = 0;
   std::vector<Effect>* effects_ = nullptr;

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "core/limits.h"
+
 namespace distlock::store::ballot {
 namespace {
 
@@ -23,7 +25,7 @@ void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
     call.released = call.withdrawn = 0;
     call.blocked_for = {};
     call.begun = context_.now;
-    call.until = context_.now + kAttempt;
+    call.until = context_.now + core::kAttemptMax;
     call.patience = context_.now + context_.Trips(kPatienceTrips);
     call_timers_.Set(call, call.patience);
   }

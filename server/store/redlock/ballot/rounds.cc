@@ -48,7 +48,7 @@ void Rounds::Begin(core::OpId op, core::StoreCommand&& command) {
     one_by_one ? void(round.unasked |= Bit(node)) : Send(round, node);
   }
   if (one_by_one) {
-    round.silence = context_.now + kAttempt;
+    round.silence = context_.now + core::kAttemptMax;
     SendNext(round);
   } else {
     timers_.Set(round, round.patience);
