@@ -97,9 +97,7 @@ class CoreContext {
   // The most that a client's clock can count while ours counts `time`.
   Duration Stretched(Duration time) const { return time + Drift(time) + kDriftRounding; }
   // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.
-  Duration Margin(Duration ttl) const {
-    return core::Margin(ttl, config.clock_drift_ppm) + config.store.clock_spread;
-  }
+  Duration Margin(Duration ttl) const { return core::Margin(ttl, config.clock_drift_ppm) + config.store.clock_spread; }
   // How long one attempt of a command about a lease of `ttl` is waited for.
   static Duration AttemptTimeout(Duration ttl);
   // So long what a request has is kept after the end of its stream. The store keeps the place for longer.

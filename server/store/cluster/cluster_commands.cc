@@ -98,7 +98,7 @@ void ClusterCommands::Send(LockLanes::CommandId id, NodeNumber number, bool aski
     return;
   }
   nodes_->Took(number);
-  node->SubmitAlone(out.command, asking);
+  node->commands().SubmitAlone(out.command, asking);
   if (std::ranges::find(touched_, number) == touched_.end()) touched_.push_back(number);
 }
 
@@ -106,7 +106,7 @@ void ClusterCommands::Flush() { FlushTouched(); }
 
 void ClusterCommands::FlushTouched() {
   for (const NodeNumber number : std::exchange(touched_, {})) {
-    if (ServerNode* const node = nodes_->Node(number); node != nullptr) node->Flush();
+    if (ServerNode* const node = nodes_->Node(number); node != nullptr) node->commands().Flush();
   }
 }
 
@@ -139,7 +139,7 @@ bool ClusterCommands::OnRedirect(NodeNumber from, core::OpId op, std::string_vie
   const bool circular = redirect->to == nodes_->Address(from);
   if (redirect->kind == Kind::kTryAgain || redirect->kind == Kind::kClusterDown || !redirect->to || circular) {
     if (redirect->kind != Kind::kTryAgain) nodes_->Doubt();
-    if (circular) nodes_->Node(from)->Leave(Cat("it answers ", error, ", which is where it is itself"));
+    if (circular) nodes_->Node(from)->LeaveServer(Cat("it answers ", error, ", which is where it is itself"));
     OnReply({op, Unavailable(error)});
     return true;
   }

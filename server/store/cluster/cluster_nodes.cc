@@ -92,13 +92,13 @@ void ClusterNodes::Follow() {
       if (std::exchange(member.idle_since, std::nullopt) && member.lowest) {
         member.later = true;
         if (member.up) {
-          member.node->Leave("it has slots again, and may have forgotten locks meanwhile");
+          member.node->LeaveServer("it has slots again, and may have forgotten locks meanwhile");
         } else {
           // It refused us while it was a replica, so the next attempt may be far.
           member.node->Hurry();
         }
       }
-      if (node->replicas > 0) member.node->Servers(node->replicas + 1);
+      if (node->replicas > 0) member.node->checks().CountServers(node->replicas + 1);
     } else if (!member.idle_since) {
       member.idle_since = now;
     }

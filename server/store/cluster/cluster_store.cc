@@ -140,7 +140,7 @@ void ClusterStore::InspectAt(const std::shared_ptr<Question>& question) {
     InspectLater(question);
     return true;
   };
-  node->Inspect(
+  node->queries().Inspect(
       question->name, question->max_waiters, question->timeout,
       [this, question](absl::StatusOr<LockView> view) {
         if (queries_.Take(question->id)) question->done(std::move(view));
@@ -191,16 +191,16 @@ void ClusterStore::List(std::string escaped_namespace, std::string escaped_key_p
     later_timer_->Start(core::Duration::zero());
     return;
   }
-  node->List(escaped_namespace, escaped_key_prefix, page_size, here_id == at ? std::string(inner) : "", timeout,
-             [this, id, done, here_id, next_id](absl::StatusOr<LockPage> page) {
-               if (!queries_.Take(id)) return;
-               if (page.ok() && !page->next_page_token.empty()) {
-                 page->next_page_token = Cat(here_id, ".", page->next_page_token);
-               } else if (page.ok() && !next_id.empty()) {
-                 page->next_page_token = Cat(next_id, ".");
-               }
-               done(std::move(page));
-             });
+  node->queries().List(escaped_namespace, escaped_key_prefix, page_size, here_id == at ? std::string(inner) : "",
+                       timeout, [this, id, done, here_id, next_id](absl::StatusOr<LockPage> page) {
+                         if (!queries_.Take(id)) return;
+                         if (page.ok() && !page->next_page_token.empty()) {
+                           page->next_page_token = Cat(here_id, ".", page->next_page_token);
+                         } else if (page.ok() && !next_id.empty()) {
+                           page->next_page_token = Cat(next_id, ".");
+                         }
+                         done(std::move(page));
+                       });
 }
 
 }  // namespace distlock::store

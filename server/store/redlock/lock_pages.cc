@@ -99,7 +99,7 @@ void LockPages::Ask(const Servers& servers, const core::LockName& name, uint32_t
   query.done = std::move(done);
   query.patience = timers_->Make([this, id] { Finish(id); });
   for (size_t server = 0; server < servers.size(); ++server) {
-    servers[server]->Inspect(name, max_waiters, timeout, [this, id, server](absl::StatusOr<LockView> view) {
+    servers[server]->queries().Inspect(name, max_waiters, timeout, [this, id, server](absl::StatusOr<LockView> view) {
       OnView(id, server, std::move(view));
     });
   }
@@ -153,7 +153,7 @@ void LockPages::ListFrom(const std::shared_ptr<Listing>& listing) {
     listing->began.push_back(clock.known() ? clock.ShownBy(timers_->Now()).us : 0);
   }
   listing->began.resize(listing->server + 1, 0);  // also for a token that is none of ours
-  listing->servers[listing->server]->List(
+  listing->servers[listing->server]->queries().List(
       listing->wanted.escaped_namespace, listing->wanted.escaped_key_prefix, listing->wanted.page_size,
       listing->inner_token, listing->timeout,
       [this, listing](absl::StatusOr<LockPage> page) { OnPage(listing, std::move(page)); });

@@ -97,7 +97,7 @@ void RedlockStore::Submit(core::StoreCommand&& command) {
 }
 
 void RedlockStore::Flush() {
-  for (auto& node : nodes_) node->server->Flush();
+  for (auto& node : nodes_) node->server->commands().Flush();
 }
 
 void RedlockStore::Step(ballot::Input&& input) {
@@ -150,18 +150,18 @@ void RedlockStore::Send(const ballot::SendTo& send) {
   if (const auto* plain = std::get_if<ballot::Plain>(&send.command)) {
     core::StoreCommand command = plain->command;
     std::visit([&](auto& one) { one.op = send.op; }, command);
-    return server.Submit(std::move(command), plain->least_token);
+    return server.commands().Submit(std::move(command), plain->least_token);
   }
   VoteCodec::Encoded encoded = codec_.Encode(send.command, server.clock(), server.trusts_publish());
-  server.Call(*encoded.script, std::move(encoded.bytes),
-              [this, op = send.op, index = send.node, script = encoded.script](const Answer& answer) {
-                VoteCodec::Decoded decoded = VoteCodec::Decode(*script, answer);
-                SyncFitness(*nodes_[index]);
-                Step(ballot::NodeReply{op, std::move(decoded.outcome), decoded.time});
-                if (decoded.malformed) {
-                  nodes_[index]->server->LeaveServer("the server answered in an unknown shape");
-                }
-              });
+  server.commands().Call(*encoded.script, std::move(encoded.bytes),
+                         [this, op = send.op, index = send.node, script = encoded.script](const Answer& answer) {
+                           VoteCodec::Decoded decoded = VoteCodec::Decode(*script, answer);
+                           SyncFitness(*nodes_[index]);
+                           Step(ballot::NodeReply{op, std::move(decoded.outcome), decoded.time});
+                           if (decoded.malformed) {
+                             nodes_[index]->server->LeaveServer("the server answered in an unknown shape");
+                           }
+                         });
 }
 
 // ---- The servers ----
@@ -208,9 +208,10 @@ void RedlockStore::OnNodeStatus(Node& node, const NodeStatus& status) {
 
 void RedlockStore::AskMark(Node& node, std::string_view mark, MarkHow how) {
   if (!node.server->up() || std::exchange(node.asked, true)) return;
-  node.server->Call(lua::kRedlockMember, codec_.EncodeMember(mark, how, node.server->identity().DataIdentity()),
-                    [this, &node](const Answer& answer) { OnMark(node, answer); });
-  node.server->Flush();
+  node.server->commands().Call(lua::kRedlockMember,
+                               codec_.EncodeMember(mark, how, node.server->identity().DataIdentity()),
+                               [this, &node](const Answer& answer) { OnMark(node, answer); });
+  node.server->commands().Flush();
   if (!members_timer_->active()) members_timer_->Start(kAskMarkEvery);
 }
 
@@ -264,8 +265,9 @@ void RedlockStore::MarkServers(uint32_t nodes, MarkHow how) {
 void RedlockStore::ReplaceMarks() {
   if (!members_.all_seen() || without_locks_ > 0) return;
   for (auto& node : nodes_) {
-    node->server->List("", "", 1, "", kListTimeout,
-                       [this, &node = *node](const absl::StatusOr<LockPage>& page) { OnHeldLocks(node, page); });
+    node->server->queries().List(
+        "", "", 1, "", kListTimeout,
+        [this, &node = *node](const absl::StatusOr<LockPage>& page) { OnHeldLocks(node, page); });
   }
 }
 
@@ -315,9 +317,9 @@ std::string RedlockStore::Misfit(const Node& node) const {
 
 void RedlockStore::SyncFitness(Node& node) {
   if (!node.server->up()) return;
-  const core::Duration left = node.server->HoldOffLeft();
+  const core::Duration left = node.server->checks().HoldOffLeft();
   ballot::NodeFitness fitness{.node = node.index,
-                              .held_off = node.server->holds_off(),
+                              .held_off = node.server->checks().census().holds_off(),
                               .held_off_until = left == core::Duration::max() ? core::kNever : timers_->Now() + left,
                               .misfit = Misfit(node)};
   // Each look at the server's clock shows another end.

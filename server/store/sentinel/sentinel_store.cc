@@ -169,13 +169,13 @@ void SentinelStore::OnSentinelDown(SentinelId id, const absl::Status& why) {
 
 void SentinelStore::OnSentinelReport(SentinelId id, SentinelReport report, SetFacts facts) {
   Peer& peer = peers_.at(id);
-  node_.Servers(facts.replica_count + 1);
+  node_.checks().CountServers(facts.replica_count + 1);
   if (!facts.replicas) facts.replicas = std::move(peer.facts.replicas);
   peer.facts = std::move(facts);
   peer.cause.clear();
   const SentinelView::Choice shown{report.primary, report.epoch};
   Step(SentinelView::Reported{id, std::move(report)});
-  if (view_.chosen() == shown && primary_ == shown.address) node_.Named(view_.ShownByMajoritySince());
+  if (view_.chosen() == shown && primary_ == shown.address) node_.commands().OnNamed(view_.ShownByMajoritySince());
   if (unfit_ && unfit_->address == shown.address) Follow({.address = shown.address, .epoch = unfit_->epoch, .by = id});
 }
 

@@ -32,15 +32,15 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   ~SentinelStore() override { Stop(); }
 
   void Start(StoreListener* listener) override;
-  void Submit(core::StoreCommand&& command) override { node_.Submit(std::move(command)); }
-  void Flush() override { node_.Flush(); }
+  void Submit(core::StoreCommand&& command) override { node_.commands().Submit(std::move(command)); }
+  void Flush() override { node_.commands().Flush(); }
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<LockView>)> done) override {
-    node_.Inspect(name, max_waiters, timeout, std::move(done));
+    node_.queries().Inspect(name, max_waiters, timeout, std::move(done));
   }
   void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
             core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override {
-    node_.List(escaped_namespace, escaped_key_prefix, page_size, page_token, timeout, std::move(done));
+    node_.queries().List(escaped_namespace, escaped_key_prefix, page_size, page_token, timeout, std::move(done));
   }
   bool AllServersAreUp() const override { return node_.up(); }
   void Stop() override;
