@@ -65,7 +65,7 @@ void Shard::Stop() {
 void Shard::Post(Envelope envelope) {
   std::optional<Envelope> refused = mailbox_.Post(std::move(envelope));
   if (!refused) return;
-  if (auto* question = std::get_if<StoreQuestion>(&refused->what)) (*question)(nullptr);
+  if (auto* query = std::get_if<StoreQuery>(&refused->what)) (*query)(nullptr);
 }
 
 ShardStatus Shard::Status() const {
@@ -210,9 +210,9 @@ bool Shard::IsBrief(const Envelope& envelope) const {
 void Shard::Handle(Envelope& envelope) {
   if (envelope.share != nullptr && envelope.share->Handled()) listeners_.Wake(envelope.session);
   if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
-  if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) {
+  if (auto* query = std::get_if<StoreQuery>(&envelope.what)) {
     // The envelope stays in mail_ until more mail comes, but the objects that the question has captured must not.
-    std::exchange(*question, nullptr)(store_.get());
+    std::exchange(*query, nullptr)(store_.get());
     return;
   }
   auto& input = std::get<core::Input>(envelope.what);
@@ -296,7 +296,7 @@ void Shard::ShutDown() {
     loop_.Close();
   }
   const auto cancel = [](Envelope& envelope) {
-    if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) (*question)(nullptr);
+    if (auto* query = std::get_if<StoreQuery>(&envelope.what)) (*query)(nullptr);
   };
   std::for_each(mail_.begin() + static_cast<ptrdiff_t>(mail_done_), mail_.end(), cancel);
   while (!backlog_.empty()) {

@@ -42,12 +42,12 @@ namespace distlock::shard {
 
 // A question to the store. It bypasses the core, because no decision about a lock depends on it. Called once, within a
 // turn; with null, on any thread, when the shard has stopped.
-using StoreQuestion = std::function<void(store::StoreReader*)>;
+using StoreQuery = std::function<void(store::StoreReader*)>;
 
 // One item of the mailbox: an input for the core, or a question to the store. A non-null sink is attached to `session`
 // before `what` is handled; a non-null share counts it until it is handled.
 struct Envelope {
-  std::variant<core::Input, StoreQuestion> what;
+  std::variant<core::Input, StoreQuery> what;
   core::SessionId session = 0;  // of the input; 0: of none
   std::shared_ptr<Sink> sink;
   MailShare* share = nullptr;

@@ -152,7 +152,7 @@ void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::D
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
-  impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
+  impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreQuery(std::move(ask))});
 }
 
 void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
@@ -167,14 +167,14 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->List(ns, prefix, page_size, token, timeout, Timed(observer, Question::kList, done));
   };
-  impl_->shards[pick]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
+  impl_->shards[pick]->Post(Envelope{.what = StoreQuery(std::move(ask))});
 }
 
 void ShardSet::AfterTurns(std::function<void()> done) {
   auto left = std::make_shared<std::atomic<size_t>>(impl_->shards.size());
   auto last = std::make_shared<std::function<void()>>(std::move(done));
   for (auto& shard : impl_->shards) {
-    shard->Post(Envelope{.what = StoreQuestion([left, last](store::StoreReader*) {
+    shard->Post(Envelope{.what = StoreQuery([left, last](store::StoreReader*) {
                            if (left->fetch_sub(1) == 1) (*last)();
                          })});
   }
@@ -189,7 +189,7 @@ void ShardSet::Drain(core::Duration timeout, std::function<void()> done) {
     if (!already) impl_->when_drained.push_back(done);
   }
   if (already) {
-    impl_->shards[0]->Post(Envelope{.what = StoreQuestion([done = std::move(done)](store::StoreReader*) { done(); })});
+    impl_->shards[0]->Post(Envelope{.what = StoreQuery([done = std::move(done)](store::StoreReader*) { done(); })});
     return;
   }
   for (auto& shard : impl_->shards) shard->Post(Envelope{.what = core::Drain{.timeout = timeout}});

@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = Verdict::Kind;
-using Answer = Stand::Answer;
+using Answer = VoteAtServer::Answer;
 
 constexpr Instant kNow{seconds(1000)};
 constexpr Place kMine = 500;
@@ -22,57 +22,57 @@ constexpr Place kMine = 500;
 OwnerId Owner(uint8_t n) { return {n}; }
 
 // One server's word. Voted(900) is a vote under token 900 that began now.
-Stand Voted(uint64_t token, Duration age = {}) {
-  Stand stand;
-  stand.token = token;
-  stand.from = kNow - age;
-  stand.is_fresh = true;
-  stand.answer = Answer::kVoted;
-  return stand;
+VoteAtServer Voted(uint64_t token, Duration age = {}) {
+  VoteAtServer at_node;
+  at_node.token = token;
+  at_node.from = kNow - age;
+  at_node.is_fresh = true;
+  at_node.answer = Answer::kVoted;
+  return at_node;
 }
 // The same, and the server was asked to confirm it under a later token, without an answer so far.
-Stand Raised(uint64_t token, uint64_t raised) {
-  Stand stand = Voted(token);
-  stand.raised = raised;
-  return stand;
+VoteAtServer Raised(uint64_t token, uint64_t raised) {
+  VoteAtServer at_node = Voted(token);
+  at_node.raised = raised;
+  return at_node;
 }
 // As Voted, from before the server counted.
-Stand Stale(uint64_t token) {
-  Stand stand = Voted(token);
-  stand.is_fresh = false;
-  return stand;
+VoteAtServer Stale(uint64_t token) {
+  VoteAtServer at_node = Voted(token);
+  at_node.is_fresh = false;
+  return at_node;
 }
 // It waits behind the holder n, whose place is that.
-Stand Behind(uint8_t n, Place place, bool shares = false) {
-  Stand stand;
-  stand.answer = Answer::kNotVoted;
-  stand.queued = true;
-  stand.shares = shares;
+VoteAtServer Behind(uint8_t n, Place place, bool shares = false) {
+  VoteAtServer at_node;
+  at_node.answer = Answer::kNotVoted;
+  at_node.queued = true;
+  at_node.shares = shares;
   Rival rival;
   rival.view.owner = Owner(n);
   rival.place = place;
-  stand.rivals.push_back(rival);
-  return stand;
+  at_node.rivals.push_back(rival);
+  return at_node;
 }
-Stand InLine() {
-  Stand stand = Behind(9, 0);
-  stand.rivals.clear();
-  return stand;
+VoteAtServer InLine() {
+  VoteAtServer at_node = Behind(9, 0);
+  at_node.rivals.clear();
+  return at_node;
 }
-Stand Asked() {
-  Stand stand;
-  stand.answer = Answer::kAsked;
-  return stand;
+VoteAtServer Asked() {
+  VoteAtServer at_node;
+  at_node.answer = Answer::kAsked;
+  return at_node;
 }
-Stand Silent() {
-  Stand stand;
-  stand.answer = Answer::kFailed;
-  return stand;
+VoteAtServer Silent() {
+  VoteAtServer at_node;
+  at_node.answer = Answer::kFailed;
+  return at_node;
 }
 
 struct Case {
   const char* what;
-  std::vector<Stand> stands;
+  std::vector<VoteAtServer> at;
   Kind kind;
   uint64_t token = 0;
   bool waits = true;
@@ -93,9 +93,9 @@ Verdict JudgeCase(const Case& one) {
   candidate.waits = one.waits;
   candidate.splits = one.splits;
   candidate.token = one.told_token;
-  if (one.asked_now) candidate.questions.push_back({1, kNow - milliseconds(1)});
-  candidate.stands.assign(one.stands.begin(), one.stands.end());
-  const size_t nodes = one.stands.size();
+  if (one.asked_now) candidate.unanswered.push_back({1, kNow - milliseconds(1)});
+  candidate.at.assign(one.at.begin(), one.at.end());
+  const size_t nodes = one.at.size();
   const uint32_t all = (1U << nodes) - 1;
   return Judge(candidate, {.nodes = nodes,
                            .quorum = nodes / 2 + 1,
@@ -251,15 +251,15 @@ TEST(Judge, J3YieldsToWhoeverCameEarlierOrHasAQuorum) {
        false,
        false,
        false},
-      {"no votes, nothing to yield", {Behind(2, 400), Behind(2, 400), InLine()}, Kind::kStand},
+      {"no votes, nothing to yield", {Behind(2, 400), Behind(2, 400), InLine()}, Kind::kWaitForTurn},
   });
 }
 
 TEST(Judge, AReaderYieldsToAWriterWhoWaitsBeforeIt) {
   const auto behind_writer = [] {
-    Stand stand = Behind(2, 1, /*shares=*/true);
-    stand.position = 1;
-    return stand;
+    VoteAtServer at_node = Behind(2, 1, /*shares=*/true);
+    at_node.position = 1;
+    return at_node;
   };
   Check({
       {"two of three have readers, and a writer in front",
@@ -299,14 +299,14 @@ TEST(Judge, ReadersDoNotStandAgainstEachOther) {
 
 TEST(Judge, ASingleTryIsHeldSplitOrWithoutAQuorum) {
   const auto held = [](uint8_t n) {
-    Stand stand = Behind(n, 1);
-    stand.queued = false;
-    return stand;
+    VoteAtServer at_node = Behind(n, 1);
+    at_node.queued = false;
+    return at_node;
   };
   const auto waited_for = [&] {
-    Stand stand = held(2);
-    stand.rivals.clear();
-    return stand;
+    VoteAtServer at_node = held(2);
+    at_node.rivals.clear();
+    return at_node;
   };
   Check({
       {"a holder with a quorum, at once", {held(2), held(2), Asked()}, Kind::kRefuse, 0, false, false, true},
@@ -328,7 +328,7 @@ TEST(Judge, ASingleTryIsHeldSplitOrWithoutAQuorum) {
 }
 
 TEST(Judge, WhatMostServersRefuseIsRefused) {
-  Stand full;
+  VoteAtServer full;
   full.answer = Answer::kRefused;
   full.refusal = core::AcquireQueueFull{7};
   Check({
@@ -338,10 +338,10 @@ TEST(Judge, WhatMostServersRefuseIsRefused) {
 }
 
 TEST(Judge, HasAPlaceOnceAQuorumKnowsItAndNoneElectsIt) {
-  const auto has_place = [](std::vector<Stand> stands, bool patient = true) {
+  const auto has_place = [](std::vector<VoteAtServer> at, bool patient = true) {
     Candidate candidate;
     candidate.waits = true;
-    candidate.stands.assign(stands.begin(), stands.end());
+    candidate.at.assign(at.begin(), at.end());
     return HasPlace(candidate, {.nodes = 3,
                                 .quorum = 2,
                                 .now = kNow,

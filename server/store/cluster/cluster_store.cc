@@ -66,7 +66,7 @@ void ClusterStore::OnNodeInput(NodeNumber /*from*/, core::Input&& input) {
   if (auto* reply = std::get_if<core::StoreReply>(&input)) return commands_.OnReply(std::move(*reply));
   if (const auto* up = std::get_if<core::StoreUp>(&input)) {
     renew_all_ |= up->renew_all;
-    return told_up_ ? TellUp() : Settle();
+    return told_up_ ? TellUp() : TellUpWhenReady();
   }
   if (std::holds_alternative<core::StoreDown>(input)) {
     if (nodes_.any_up()) return;
@@ -84,13 +84,13 @@ void ClusterStore::OnNodeInput(NodeNumber /*from*/, core::Input&& input) {
 }
 
 void ClusterStore::OnNodesChanged() {
-  Settle();
+  TellUpWhenReady();
   // A notice may have gone to where a slot was: the core is to look at its queues, once for many slots.
   if (std::exchange(told_changes_, nodes_.map().changes()) == nodes_.map().changes()) return;
   if (told_up_ && !moved_timer_->active()) moved_timer_->Start(kSlotsMoved);
 }
 
-void ClusterStore::Settle() {
+void ClusterStore::TellUpWhenReady() {
   if (told_up_ || listener_ == nullptr) return;
   if (nodes_.all_up()) return TellUp();
   if (nodes_.any_up() && !settle_timer_->active()) settle_timer_->Start(kSettle);
@@ -117,39 +117,38 @@ void ClusterStore::RefuseSoon(PendingQueries::Id id, absl::Status why) {
 
 void ClusterStore::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                            std::function<void(absl::StatusOr<LockView>)> done) {
-  const auto question = std::make_shared<Question>(Question{name, max_waiters, timeout, 0, std::move(done)});
-  question->id = queries_.Open(timeout, [question](absl::Status why) { question->done(std::move(why)); });
-  InspectAt(question);
+  const auto pending = std::make_shared<PendingInspect>(PendingInspect{name, max_waiters, timeout, 0, std::move(done)});
+  pending->id = queries_.Open(timeout, [pending](absl::Status why) { pending->done(std::move(why)); });
+  InspectAt(pending);
 }
 
-void ClusterStore::InspectAt(const std::shared_ptr<Question>& question) {
-  if (!queries_.IsOpen(question->id)) return;
-  const NodeNumber number = nodes_.At(commands_.SlotOfLock(question->name));
+void ClusterStore::InspectAt(const std::shared_ptr<PendingInspect>& pending) {
+  if (!queries_.IsOpen(pending->id)) return;
+  const NodeNumber number = nodes_.At(commands_.SlotOfLock(pending->name));
   ServerNode* const node = nodes_.Node(number);
   if (node == nullptr) {
-    return RefuseSoon(
-        question->id,
-        absl::UnavailableError(nodes_.any_up() ? "no node of the Cluster has the lock's slot" : nodes_.trouble()));
+    return RefuseSoon(pending->id, absl::UnavailableError(nodes_.any_up() ? "no node of the Cluster has the lock's slot"
+                                                                          : nodes_.trouble()));
   }
-  const auto redirected = [this, question, number](std::string_view error) {
+  const auto redirected = [this, pending, number](std::string_view error) {
     const auto redirect = ParseRedirect(error, nodes_.Address(number));
     if (redirect) nodes_.Count(redirect->kind);
     const bool moved =
         redirect && redirect->kind == Redirect::Kind::kMoved && redirect->to && redirect->to != nodes_.Address(number);
     if (moved) nodes_.Moved(redirect->slot, *redirect->to, number);
-    InspectLater(question);
+    InspectLater(pending);
     return true;
   };
   node->queries().Inspect(
-      question->name, question->max_waiters, question->timeout,
-      [this, question](absl::StatusOr<LockView> view) {
-        if (queries_.Take(question->id)) question->done(std::move(view));
+      pending->name, pending->max_waiters, pending->timeout,
+      [this, pending](absl::StatusOr<LockView> view) {
+        if (queries_.Take(pending->id)) pending->done(std::move(view));
       },
       redirected);
 }
 
-void ClusterStore::InspectLater(const std::shared_ptr<Question>& question) {
-  later_.emplace_back([this, question] { InspectAt(question); });
+void ClusterStore::InspectLater(const std::shared_ptr<PendingInspect>& pending) {
+  later_.emplace_back([this, pending] { InspectAt(pending); });
   if (!later_timer_->active()) later_timer_->Start(kLookAgain);
 }
 

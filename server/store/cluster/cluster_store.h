@@ -43,7 +43,7 @@ class ClusterStore : public Store, private ClusterNodes::Owner {
   void Stop() override;
 
  private:
-  struct Question {
+  struct PendingInspect {
     core::LockName name;
     uint32_t max_waiters = 0;
     core::Duration timeout{};
@@ -56,11 +56,11 @@ class ClusterStore : public Store, private ClusterNodes::Owner {
   void OnNodesChanged() override;
 
   // Tells that the store is up: once all of it is, or a part of it has been for a while.
-  void Settle();
+  void TellUpWhenReady();
   void TellUp();
   void Tell(core::Input&& input);
-  void InspectAt(const std::shared_ptr<Question>& question);
-  void InspectLater(const std::shared_ptr<Question>& question);
+  void InspectAt(const std::shared_ptr<PendingInspect>& pending);
+  void InspectLater(const std::shared_ptr<PendingInspect>& pending);
   // Calls `done` from the loop.
   void RefuseSoon(PendingQueries::Id id, absl::Status why);
 

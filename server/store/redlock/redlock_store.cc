@@ -234,10 +234,10 @@ void RedlockStore::OnMark(Node& node, const Answer& answer) {
             options_.url.servers[node.index].Text(), " belongs to a quorum already: start without --quorum-new")));
   }
   members_.OnMark(node.index, mark);
-  SettleMembers();
+  DecideMembers();
 }
 
-void RedlockStore::SettleMembers() {
+void RedlockStore::DecideMembers() {
   if (options_.quorum_check == StoreOptions::QuorumCheck::kReplace && !marked_) return ReplaceMarks();
   for (const auto& node : nodes_) {
     if (!node->told.misfit.empty()) return;  // the same server twice

@@ -73,7 +73,7 @@ class RedlockStore : public Store {
   // A server takes part once it carries the mark of this quorum.
   void AskMark(Node& node, std::string_view mark, VoteCodec::MarkHow how);
   void OnMark(Node& node, const Answer& answer);
-  void SettleMembers();
+  void DecideMembers();
   void ReportMembers();
   void MarkServers(uint32_t nodes, VoteCodec::MarkHow how);
   // Marks all anew, if no server has a lock that is held.

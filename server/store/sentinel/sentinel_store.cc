@@ -21,7 +21,7 @@ SentinelStore::SentinelStore(const Network& network, const Network& sentinels, c
       timer_(sentinels.timers->Make([this] {
         ended_.clear();
         Step(SentinelView::Tick{});
-        TellUnsettled();
+        TellWhyNotReady();
       })),
       node_(network, std::nullopt, NodeOptions(), this) {}
 
@@ -118,7 +118,7 @@ void SentinelStore::Follow(const SentinelView::PrimaryAt& primary) {
   if (absl::IsUnavailable(fit) && !primary_) {
     unfit_ = primary;
     by->second.link->AskForReplicas();
-    return TellUnsettled();
+    return TellWhyNotReady();
   }
   if (primary_) Warn(Cat("the primary is ", primary.address.Text(), " now, by epoch ", primary.epoch));
   primary_ = primary.address;
@@ -164,7 +164,7 @@ void SentinelStore::OnSentinelDown(SentinelId id, const absl::Status& why) {
     Report(absl::Status(why.code(), text));
   }
   Step(SentinelView::Down{id});
-  TellUnsettled();
+  TellWhyNotReady();
 }
 
 void SentinelStore::OnSentinelReport(SentinelId id, SentinelReport report, SetFacts facts) {
@@ -207,7 +207,7 @@ void SentinelStore::TellWrongName(const std::vector<std::string>& known) {
                                  known.empty() ? "they watch none" : Cat("the sentinels know: ", Join(known, ", ")))));
 }
 
-std::string SentinelStore::Unsettled() const {
+std::string SentinelStore::WhyNotReady() const {
   if (unfit_) return told_unfit_;
   std::string text = Cat("no primary is known yet: ", view_.answering(), " of ", view_.configured(),
                          " sentinels answer, ", view_.majority(), " must agree");
@@ -217,10 +217,10 @@ std::string SentinelStore::Unsettled() const {
   return text;
 }
 
-void SentinelStore::TellUnsettled() {
+void SentinelStore::TellWhyNotReady() {
   if (listener_ == nullptr || primary_) return;
-  std::string text = Unsettled();
-  if (std::exchange(told_unsettled_, text) == text) return;
+  std::string text = WhyNotReady();
+  if (std::exchange(told_why_not_, text) == text) return;
   Report(absl::UnavailableError(text));
   if (listener_ != nullptr) listener_->OnStoreInput(core::StoreDown{std::move(text)});
 }

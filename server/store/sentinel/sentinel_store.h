@@ -73,8 +73,8 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   // Those of the node, whose status the sentinels' part is added to.
   StoreOptions NodeOptions();
   // Why no primary is known yet, for people.
-  std::string Unsettled() const;
-  void TellUnsettled();
+  std::string WhyNotReady() const;
+  void TellWhyNotReady();
   void Report(const absl::Status& why);
   void Warn(const std::string& text);
 
@@ -90,7 +90,7 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   uint64_t epoch_ = 0;                                // of that choice
   std::optional<SentinelView::PrimaryAt> unfit_;      // the first choice, while its replicas are not as they must be
   std::string told_unfit_;
-  std::string told_unsettled_;
+  std::string told_why_not_;
   const std::unique_ptr<Timer> timer_;
   ServerNode node_;
 };

@@ -19,7 +19,7 @@ struct Rival {
 };
 
 // A candidate at one server.
-struct Stand {
+struct VoteAtServer {
   // What the present round has heard of it. kNothing: it was not asked. kRefused: an error that asking again repeats.
   enum class Answer : uint8_t { kNothing, kAsked, kVoted, kNotVoted, kLate, kFailed, kRefused };
 
@@ -54,7 +54,7 @@ struct Stand {
 
 struct Candidate : core::Timed {
   enum class Phase : uint8_t { kVoting, kConfirming, kHeld };
-  struct Question {
+  struct UnansweredAcquire {
     core::OpId op = 0;
     Instant at{};
   };
@@ -63,12 +63,12 @@ struct Candidate : core::Timed {
   Marks marks;            // of all that it has asked for
   Instant marked_from{};  // its present marks are of what it has asked for since
   Phase phase = Phase::kVoting;
-  std::vector<Question> questions;  // acquires of the core that are not answered yet
-  bool waits = false;               // some of them wait in the queue
+  std::vector<UnansweredAcquire> unanswered;  // acquires of the core that are not answered yet
+  bool waits = false;                         // some of them wait in the queue
   bool again = false;
   bool acked = false;  // the core was told that it has a place
   Instant run_before = core::kNever;
-  absl::InlinedVector<Stand, 5> stands;  // by server
+  absl::InlinedVector<VoteAtServer, 5> at;  // by server
 
   // Of the round of votes.
   uint64_t round = 0;
@@ -102,13 +102,13 @@ struct Candidate : core::Timed {
   // request up leaves it alone.
   bool MayBeHeld() const { return core::IsRepeatable(spec.owner) && token != 0; }
   // The server has not got the grant as it is now, as far as is known.
-  bool Lacks(NodeIndex node) const { return stands[node].token != token || stands[node].is_behind; }
+  bool Lacks(NodeIndex node) const { return at[node].token != token || at[node].is_behind; }
   // The server has the grant since a command of `sent`, as of `now`.
-  void HasJoined(Stand& stand, Instant sent, Instant now) const {
-    stand.began = hold_until == core::kNever ? sent : hold_until - spec.max_hold;
-    stand.began_by = std::max(stand.began_by, stand.began + (now - sent));
+  void HasJoined(VoteAtServer& at_node, Instant sent, Instant now) const {
+    at_node.began = hold_until == core::kNever ? sent : hold_until - spec.max_hold;
+    at_node.began_by = std::max(at_node.began_by, at_node.began + (now - sent));
   }
-  const Question* LastQuestion() const { return questions.empty() ? nullptr : &questions.back(); }
+  const UnansweredAcquire* LastUnanswered() const { return unanswered.empty() ? nullptr : &unanswered.back(); }
 };
 
 inline uint32_t Bit(NodeIndex node) { return uint32_t{1} << node; }

@@ -12,7 +12,7 @@ namespace distlock::store::ballot {
 namespace {
 
 using Phase = Candidate::Phase;
-using StandAnswer = Stand::Answer;
+using AnswerAtServer = VoteAtServer::Answer;
 
 // A lock that seems free, but has not q votes for anybody yet, is worth another look after this time.
 constexpr Duration kFreeLook = std::chrono::milliseconds(250);
@@ -32,7 +32,7 @@ void Candidates::OnReply(const Sent& sent, Outcome& outcome, core::StoreTime tim
     return;
   }
   if (is_unknown) {
-    Instant& until = candidate->stands[sent.node].may_run_until;
+    Instant& until = candidate->at[sent.node].may_run_until;
     until = std::max(until, sent.run_before);
   }
   switch (sent.by) {
@@ -50,7 +50,7 @@ void Candidates::OnReply(const Sent& sent, Outcome& outcome, core::StoreTime tim
 }
 
 void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& outcome, core::StoreTime time) {
-  Stand& stand = candidate.stands[sent.node];
+  VoteAtServer& at_node = candidate.at[sent.node];
   const bool is_current = sent.id == candidate.round;
   if (const auto* voted = std::get_if<Voted>(&outcome)) {
     if (!voted->is_found) {
@@ -65,41 +65,41 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
     const bool repeats = failed != nullptr &&
                          (failed->kind == core::FailureKind::kForeignKey || failed->kind == core::FailureKind::kFull);
     if (std::holds_alternative<core::AcquireLate>(outcome)) {
-      stand.answer = StandAnswer::kLate;
+      at_node.answer = AnswerAtServer::kLate;
     } else if (repeats || std::holds_alternative<core::AcquireQueueFull>(outcome) ||
                std::holds_alternative<core::AcquireMismatch>(outcome)) {
-      stand.answer = StandAnswer::kRefused;
+      at_node.answer = AnswerAtServer::kRefused;
       // What it holds there is in another mode: no vote for what it wants now.
-      if (std::holds_alternative<core::AcquireMismatch>(outcome)) stand.token = 0;
-      stand.refusal = std::move(outcome);
+      if (std::holds_alternative<core::AcquireMismatch>(outcome)) at_node.token = 0;
+      at_node.refusal = std::move(outcome);
     } else {
-      stand.answer = StandAnswer::kFailed;
-      stand.trouble = failed != nullptr ? failed->cause : "";
+      at_node.answer = AnswerAtServer::kFailed;
+      at_node.trouble = failed != nullptr ? failed->cause : "";
     }
   }
   Consider(candidate);
 }
 
 void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted) {
-  Stand& stand = candidate.stands[sent.node];
+  VoteAtServer& at_node = candidate.at[sent.node];
   // What was asked for before has been given back, or is owed.
-  if (sent.at < candidate.marked_from || voted.token <= stand.yielded) return;
+  if (sent.at < candidate.marked_from || voted.token <= at_node.yielded) return;
   // A trip more or less does not matter: a server begins to count long after what it may have forgotten has ended.
   const bool counted = context_.nodes.HasCountedSince(sent.node, context_.now - voted.held_for);
-  if (stand.token != voted.token) stand.is_fresh = counted && voted.token > stand.leaving;
-  stand.from = stand.token == voted.token ? std::max(stand.from, sent.at) : sent.at;
-  stand.token = voted.token;
-  stand.since = voted.since;
+  if (at_node.token != voted.token) at_node.is_fresh = counted && voted.token > at_node.leaving;
+  at_node.from = at_node.token == voted.token ? std::max(at_node.from, sent.at) : sent.at;
+  at_node.token = voted.token;
+  at_node.since = voted.since;
   const bool is_bounded = voted.hold_left && candidate.spec.max_hold > Duration::zero();
   const Duration held_for = is_bounded ? candidate.spec.max_hold - *voted.hold_left : voted.held_for;
-  stand.began = std::min(sent.at - held_for, sent.at);
-  stand.began_by = std::min(context_.now - held_for, context_.now);
+  at_node.began = std::min(sent.at - held_for, sent.at);
+  at_node.began_by = std::min(context_.now - held_for, context_.now);
   if (context_.nodes.MayBeMistaken(sent.node, voted.since, voted.token, context_.now)) {
-    stand.began = std::min(stand.began, context_.nodes.Earliest(sent.node, SinceOf(voted.token), context_.now));
+    at_node.began = std::min(at_node.began, context_.nodes.Earliest(sent.node, SinceOf(voted.token), context_.now));
   }
-  stand.queued = false;
-  if (sent.id == candidate.round) stand.answer = StandAnswer::kVoted;
-  if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
+  at_node.queued = false;
+  if (sent.id == candidate.round) at_node.answer = AnswerAtServer::kVoted;
+  if (candidate.phase == Phase::kHeld && at_node.token != candidate.token) {
     candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
   }
 }
@@ -108,14 +108,14 @@ void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& vo
 // give it back itself. What q servers have under one token is a grant of the same request: this candidate asks for it,
 // which puts it out of the reach of what the other one may owe. Returns the token of that; 0: there is none.
 uint64_t Candidates::OnFound(Candidate& candidate, const Sent& sent, const Voted& voted) {
-  Stand& stand = candidate.stands[sent.node];
+  VoteAtServer& at_node = candidate.at[sent.node];
   if (sent.id != candidate.round) return 0;
-  stand.answer = StandAnswer::kFailed;
-  stand.trouble.clear();
-  stand.found = voted.token;
-  stand.token = 0;
-  const size_t count = std::count_if(candidate.stands.begin(), candidate.stands.end(),
-                                     [&](const Stand& other) { return other.found == voted.token; });
+  at_node.answer = AnswerAtServer::kFailed;
+  at_node.trouble.clear();
+  at_node.found = voted.token;
+  at_node.token = 0;
+  const size_t count = std::count_if(candidate.at.begin(), candidate.at.end(),
+                                     [&](const VoteAtServer& other) { return other.found == voted.token; });
   return count == context_.nodes.quorum() && candidate.phase == Phase::kVoting ? voted.token : 0;
 }
 
@@ -126,27 +126,27 @@ void Candidates::MoveTo(Candidate& candidate, Place place) {
 
 // Returns whether its place has changed, so that all servers are to be asked again.
 bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& answer, core::StoreTime time) {
-  Stand& stand = candidate.stands[sent.node];
+  VoteAtServer& at_node = candidate.at[sent.node];
   // A notice of a vote that was given after this answer may have overtaken it.
-  if (stand.since.us <= time.us) stand.token = 0;
-  stand.queued = answer.queued && stand.token == 0;
+  if (at_node.since.us <= time.us) at_node.token = 0;
+  at_node.queued = answer.queued && at_node.token == 0;
   if (answer.queued) {
-    stand.waits_from = std::max(stand.waits_from, sent.at);
-    stand.waits_at.us = std::max(stand.waits_at.us, time.us);
+    at_node.waits_from = std::max(at_node.waits_from, sent.at);
+    at_node.waits_at.us = std::max(at_node.waits_at.us, time.us);
   }
   if (sent.id == candidate.round) {
-    stand.answer = stand.token == 0 ? StandAnswer::kNotVoted : StandAnswer::kVoted;
-    stand.shares = answer.mode == core::Mode::kShared;
-    stand.position = answer.position;
-    stand.queue_length = answer.queue_length;
-    stand.left = answer.left;
-    stand.rivals.clear();
+    at_node.answer = at_node.token == 0 ? AnswerAtServer::kNotVoted : AnswerAtServer::kVoted;
+    at_node.shares = answer.mode == core::Mode::kShared;
+    at_node.position = answer.position;
+    at_node.queue_length = answer.queue_length;
+    at_node.left = answer.left;
+    at_node.rivals.clear();
     for (core::HolderView& view : answer.holders) {
       Rival rival;
       rival.place = TakeMark(view.info).place;
       rival.view = std::move(view);
       rival.view.since = SinceOf(rival.view.token);
-      stand.rivals.push_back(std::move(rival));
+      at_node.rivals.push_back(std::move(rival));
     }
   }
   if (candidate.phase == Phase::kHeld) {
@@ -183,22 +183,22 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
     return debts_.OweOne(node, {.claim = claim, .token = vote.token, .life = vote.ttl + vote.lock_delay});
   }
   Candidate& candidate = *found;
-  Stand& stand = candidate.stands[node];
-  if (vote.token <= std::max(stand.yielded, stand.token)) return;
-  stand.token = vote.token;
-  stand.from = std::max(from.value_or(stand.waits_from), stand.waits_from);
+  VoteAtServer& at_node = candidate.at[node];
+  if (vote.token <= std::max(at_node.yielded, at_node.token)) return;
+  at_node.token = vote.token;
+  at_node.from = std::max(from.value_or(at_node.waits_from), at_node.waits_from);
   // A notice may be of a vote that the same owner had before, and that has ended since, or was given back: the server
   // said later that the owner waits. Confirming tells.
-  const bool is_new = from || (vote.since.us >= stand.waits_at.us &&
-                               context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from);
-  stand.is_fresh = is_new && vote.token > stand.leaving && context_.nodes.HasCountedSince(node, stand.from);
-  stand.since = vote.since;
-  stand.began = stand.from;
-  stand.began_by = context_.now;
-  stand.queued = false;
-  if (stand.answer == StandAnswer::kNotVoted) stand.answer = StandAnswer::kVoted;
+  const bool is_new = from || (vote.since.us >= at_node.waits_at.us &&
+                               context_.nodes.Earliest(node, vote.since, context_.now) >= at_node.asked_from);
+  at_node.is_fresh = is_new && vote.token > at_node.leaving && context_.nodes.HasCountedSince(node, at_node.from);
+  at_node.since = vote.since;
+  at_node.began = at_node.from;
+  at_node.began_by = context_.now;
+  at_node.queued = false;
+  if (at_node.answer == AnswerAtServer::kNotVoted) at_node.answer = AnswerAtServer::kVoted;
   candidate.is_dated = true;
-  if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
+  if (candidate.phase == Phase::kHeld && at_node.token != candidate.token) {
     candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
   }
   Consider(candidate);
@@ -209,7 +209,7 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
   if (done.slot_was_gone) {
     const auto lock = by_lock_.find(name);
     if (lock == by_lock_.end()) return;
-    for (const auto& [serial, candidate] : lock->second) candidate->stands[node].queued = false;
+    for (const auto& [serial, candidate] : lock->second) candidate->at[node].queued = false;
     return;
   }
   for (const OwnerId& owner : asked) {
@@ -217,33 +217,33 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
     const bool holds = std::any_of(done.holders.begin(), done.holders.end(),
                                    [&](const core::HolderView& holder) { return holder.owner == owner; });
     if (candidate == nullptr || holds) continue;
-    Stand& stand = candidate->stands[node];
-    if (stand.queued && stand.token == 0) stand.waits_from = std::max(stand.waits_from, sent);
+    VoteAtServer& at_node = candidate->at[node];
+    if (at_node.queued && at_node.token == 0) at_node.waits_from = std::max(at_node.waits_from, sent);
   }
   for (const core::HolderView& holder : done.holders) {
     Candidate* const candidate = Find({name, holder.owner});
     if (candidate == nullptr) continue;
     // A vote of a repeatable owner may be another candidate's. Confirming tells.
-    Stand& stand = candidate->stands[node];
-    if (core::IsRepeatable(holder.owner) && stand.token != holder.token)
-      stand.leaving = std::max(stand.leaving, holder.token);
+    VoteAtServer& at_node = candidate->at[node];
+    if (core::IsRepeatable(holder.owner) && at_node.token != holder.token)
+      at_node.leaving = std::max(at_node.leaving, holder.token);
     OnVote(node, name, holder, std::nullopt);
   }
 }
 
 void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
-  Stand& stand = candidate.stands[sent.node];
+  VoteAtServer& at_node = candidate.at[sent.node];
   const bool is_current =
       candidate.phase == Phase::kConfirming && sent.token == candidate.confirming && sent.at == candidate.confirm_sent;
-  if (std::holds_alternative<NotHeld>(outcome)) stand.token = 0;
-  if (std::holds_alternative<Confirmed>(outcome) && sent.token >= stand.token) {
-    stand.token = sent.token;
-    stand.from = sent.at;
-    stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
+  if (std::holds_alternative<NotHeld>(outcome)) at_node.token = 0;
+  if (std::holds_alternative<Confirmed>(outcome) && sent.token >= at_node.token) {
+    at_node.token = sent.token;
+    at_node.from = sent.at;
+    at_node.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
     if (is_current && candidate.spec.max_hold > Duration::zero()) {
       const Duration held_for = candidate.spec.max_hold - candidate.promised;
-      stand.began = std::max(stand.began, sent.at - held_for);
-      stand.began_by = std::max(stand.began_by, context_.now - held_for);
+      at_node.began = std::max(at_node.began, sent.at - held_for);
+      at_node.began_by = std::max(at_node.began_by, context_.now - held_for);
     }
   }
   if (!is_current) return Consider(candidate);
@@ -253,7 +253,7 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
     return Confirm(candidate, std::max(candidate.confirming, low->last) + 1);
   }
   candidate.confirm_asked &= ~Bit(sent.node);
-  if (std::holds_alternative<Confirmed>(outcome) && stand.is_fresh) candidate.confirmed |= Bit(sent.node);
+  if (std::holds_alternative<Confirmed>(outcome) && at_node.is_fresh) candidate.confirmed |= Bit(sent.node);
   const size_t confirmed = __builtin_popcount(candidate.confirmed);
   if (confirmed >= context_.nodes.quorum()) {
     // A vote that came meanwhile lets more be promised: that is to be confirmed, too.
@@ -272,24 +272,24 @@ void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outco
     return JoinLater(candidate);
   }
   if (!std::holds_alternative<Joined>(outcome)) return;
-  Stand& stand = candidate.stands[sent.node];
-  stand.token = sent.token;
-  stand.from = sent.at;
-  stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
-  stand.queued = false;
-  if (sent.at > candidate.downgraded_at) stand.is_behind = false;
-  candidate.HasJoined(stand, sent.at, context_.now);
+  VoteAtServer& at_node = candidate.at[sent.node];
+  at_node.token = sent.token;
+  at_node.from = sent.at;
+  at_node.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
+  at_node.queued = false;
+  if (sent.at > candidate.downgraded_at) at_node.is_behind = false;
+  candidate.HasJoined(at_node, sent.at, context_.now);
 }
 
 void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {
-  Stand& stand = candidate.stands[sent.node];
+  VoteAtServer& at_node = candidate.at[sent.node];
   const bool is_unknown = std::holds_alternative<core::StoreUnknown>(outcome);
-  if (is_unknown) stand.lost_yield = std::max(stand.lost_yield, sent.token);
-  if (!is_unknown && stand.yielding == sent.token) stand.yielding = stand.lost_yield;
+  if (is_unknown) at_node.lost_yield = std::max(at_node.lost_yield, sent.token);
+  if (!is_unknown && at_node.yielding == sent.token) at_node.yielding = at_node.lost_yield;
   if (std::holds_alternative<GaveBack>(outcome)) return;
   // It may have the vote yet: asking tells.
-  if (stand.yielded == sent.token) stand.yielded = 0;
-  stand.queued = false;
+  if (at_node.yielded == sent.token) at_node.yielded = 0;
+  at_node.queued = false;
   if (candidate.phase == Phase::kVoting && candidate.ask_at == core::kNever) AskLater(candidate);
 }
 
@@ -304,12 +304,12 @@ Scene SceneOf(const Candidate& candidate, size_t quorum) {
   };
   absl::btree_map<OwnerId, Seen> seen;
   std::vector<Duration> lefts;
-  for (const Stand& stand : candidate.stands) {
-    if (stand.answer != StandAnswer::kNotVoted) continue;
-    scene.position = std::max(scene.position, stand.position);
-    scene.queue_length = std::max(scene.queue_length, stand.queue_length);
-    lefts.push_back(stand.left.value_or(kFreeLook));
-    for (const Rival& rival : stand.rivals) {
+  for (const VoteAtServer& at_node : candidate.at) {
+    if (at_node.answer != AnswerAtServer::kNotVoted) continue;
+    scene.position = std::max(scene.position, at_node.position);
+    scene.queue_length = std::max(scene.queue_length, at_node.queue_length);
+    lefts.push_back(at_node.left.value_or(kFreeLook));
+    for (const Rival& rival : at_node.rivals) {
       Seen& one = seen[rival.view.owner];
       if (one.count++ == 0 || rival.view.time_left > one.view.time_left) one.view = rival.view;
       one.tokens.Add(rival.view.token);

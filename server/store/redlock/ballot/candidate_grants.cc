@@ -30,13 +30,14 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   candidate.back_off = candidate.splits = candidate.yields = 0;
   const core::StoreTime since = SinceOf(token);
   const HoldStart hold = HoldStartOf(candidate, token, context_.nodes.quorum());
-  const bool all = std::ranges::all_of(candidate.stands, [&](const Stand& stand) { return stand.token == token; });
+  const bool all =
+      std::ranges::all_of(candidate.at, [&](const VoteAtServer& at_node) { return at_node.token == token; });
   const bool is_bounded = spec.max_hold > Duration::zero();
   candidate.hold_until = is_bounded ? hold.began + spec.max_hold : core::kNever;
   // The votes of the others may be on their way.
   if (!all) candidate.join_at = context_.now + context_.Trips(kGatherTrips);
   Arm(candidate);
-  if (candidate.questions.empty()) {
+  if (candidate.unanswered.empty()) {
     context_.TellGrant(core::GrantNotice{.name = spec.name,
                                          .owner = spec.owner,
                                          .token = token,
@@ -47,7 +48,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
                        spec.lock_delay);
   } else {
     // The core counts from its question on.
-    const Duration held_for = candidate.LastQuestion()->at - hold.began;
+    const Duration held_for = candidate.LastUnanswered()->at - hold.began;
     const Duration held_at_least = context_.now - hold.began_by;
     AnswerAll(candidate, core::AcquireGranted{.token = token,
                                               .since = since,
@@ -60,7 +61,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
 Duration Candidates::Promise(const Candidate& candidate) const {
   const Spec& spec = candidate.spec;
   if (spec.max_hold == Duration::zero()) return spec.ttl;
-  if (candidate.questions.empty()) return std::min(spec.ttl, spec.max_hold);
+  if (candidate.unanswered.empty()) return std::min(spec.ttl, spec.max_hold);
   const Instant began = HoldStartOf(candidate, 0, context_.nodes.quorum()).began;
   return std::clamp<Duration>(began + spec.max_hold - context_.now, Duration::zero(), spec.ttl);
 }
@@ -75,10 +76,10 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
   candidate.confirm_asked = candidate.confirmed = 0;
   candidate.promised = Promise(candidate);
   const Spec& spec = candidate.spec;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    if (candidate.stands[node].token == 0 || !context_.nodes.IsUp(node)) continue;
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    if (candidate.at[node].token == 0 || !context_.nodes.IsUp(node)) continue;
     candidate.confirm_asked |= Bit(node);
-    candidate.stands[node].raised = std::max(candidate.stands[node].raised, token);
+    candidate.at[node].raised = std::max(candidate.at[node].raised, token);
     context_.Send(
         {.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
         ConfirmVote{spec.name, spec.owner, candidate.marks, token, spec.ttl + spec.lock_delay, candidate.promised});
@@ -96,20 +97,20 @@ void Candidates::Yield(Candidate& candidate, const std::optional<OwnerId>& holde
   // A question would renew the vote of a grant that the core was told. It ends by itself, unless its holder renews it.
   candidate.ask_at = context_.now + spec.ttl + spec.lock_delay + kForgetSlack;
   if (NobodyBelieves(candidate, BenchFor(candidate))) candidate.token = 0;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    Stand& stand = candidate.stands[node];
-    if (stand.token == 0 || stand.token == candidate.token || !context_.nodes.IsUp(node)) continue;
-    stand.yielded = stand.yielding = std::exchange(stand.token, 0);
-    stand.queued = true;
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    VoteAtServer& at_node = candidate.at[node];
+    if (at_node.token == 0 || at_node.token == candidate.token || !context_.nodes.IsUp(node)) continue;
+    at_node.yielded = at_node.yielding = std::exchange(at_node.token, 0);
+    at_node.queued = true;
     candidate.ask_at = core::kNever;
-    stand.waits_from = context_.now;
+    at_node.waits_from = context_.now;
     context_.Send(
         {.by = Sent::By::kYield,
          .node = node,
          .claim = spec.claim(),
          .candidate = candidate.serial,
-         .token = stand.yielded},
-        YieldVote{spec, stand.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now), candidate.marks});
+         .token = at_node.yielded},
+        YieldVote{spec, at_node.yielded, /*hands_on=*/!holder, context_.nodes.Proposal(context_.now), candidate.marks});
   }
   Arm(candidate);
 }
@@ -126,11 +127,11 @@ void Candidates::JoinRest(Candidate& candidate) {
     if (candidate.is_callers) spec.ttl = std::min(spec.ttl, spec.max_hold);
   }
   bool asks = false;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    const Stand& stand = candidate.stands[node];
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    const VoteAtServer& at_node = candidate.at[node];
     if (!candidate.Lacks(node) || !context_.nodes.IsUp(node)) continue;
     if (debts_.Blocks(node, spec.claim())) continue;
-    const uint64_t greatest = std::max({candidate.token, stand.token, stand.raised});
+    const uint64_t greatest = std::max({candidate.token, at_node.token, at_node.raised});
     context_.Send({.by = Sent::By::kJoin,
                    .node = node,
                    .run_before = run_before,
@@ -156,7 +157,7 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   if (!slot) {
     slot = std::make_unique<Candidate>();
     slot->serial = ++last_serial_;
-    slot->stands.resize(context_.nodes.size());
+    slot->at.resize(context_.nodes.size());
     by_lock_[spec.name].emplace(slot->serial, slot.get());
     by_serial_.emplace(slot->serial, slot.get());
   }
@@ -168,12 +169,12 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for
   const Duration max_hold = candidate.spec.max_hold;
   candidate.hold_until = max_hold > Duration::zero() ? from - held_for + max_hold : core::kNever;
   candidate.ask_at = core::kNever;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
     if ((voters & Bit(node)) == 0) continue;
-    candidate.stands[node].token = token;
-    candidate.stands[node].from = from;
-    candidate.stands[node].began = from - held_for;
-    candidate.stands[node].began_by = context_.now - held_for;
+    candidate.at[node].token = token;
+    candidate.at[node].from = from;
+    candidate.at[node].began = from - held_for;
+    candidate.at[node].began_by = context_.now - held_for;
   }
   OnRenewed(candidate, from, voters, 0);
   candidate.join_at = context_.now + context_.Trips(kGatherTrips);
@@ -185,8 +186,8 @@ void Candidates::OnDowngraded(Candidate& candidate, const std::string& info, uin
   candidate.downgraded_at = sent;
   candidate.spec.want.mode = core::Mode::kShared;
   candidate.spec.info += info;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    candidate.stands[node].is_behind = (downgraded & Bit(node)) == 0;
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    candidate.at[node].is_behind = (downgraded & Bit(node)) == 0;
   }
   candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(kGatherTrips));
   Arm(candidate);
@@ -196,16 +197,16 @@ void Candidates::OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed,
   const Spec& spec = candidate.spec;
   candidate.deadline = std::max(candidate.deadline, sent + spec.ttl - context_.Margin(spec.ttl));
   candidate.forget_at = std::max(candidate.forget_at, sent + spec.ttl + spec.lock_delay + kForgetSlack);
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    Stand& stand = candidate.stands[node];
-    if ((renewed & Bit(node)) != 0 && std::exchange(stand.token, candidate.token) != candidate.token) {
-      candidate.HasJoined(stand, sent, context_.now);
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    VoteAtServer& at_node = candidate.at[node];
+    if ((renewed & Bit(node)) != 0 && std::exchange(at_node.token, candidate.token) != candidate.token) {
+      candidate.HasJoined(at_node, sent, context_.now);
     }
-    if ((refused & Bit(node)) != 0) candidate.stands[node].token = 0;
+    if ((refused & Bit(node)) != 0) candidate.at[node].token = 0;
   }
   // Only now, when q servers have confirmed the grant: else it could come back after its end.
   candidate.back_off = 0;
-  const bool is_behind = std::ranges::any_of(candidate.stands, &Stand::is_behind);
+  const bool is_behind = std::ranges::any_of(candidate.at, &VoteAtServer::is_behind);
   if (refused != 0 || is_behind) JoinRest(candidate);
   Arm(candidate);
 }

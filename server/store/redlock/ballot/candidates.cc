@@ -14,7 +14,7 @@ namespace {
 
 using Phase = Candidate::Phase;
 using Kind = Verdict::Kind;
-using StandAnswer = Stand::Answer;
+using AnswerAtServer = VoteAtServer::Answer;
 
 constexpr Duration kVoteAttempt = std::chrono::milliseconds(500);
 
@@ -46,13 +46,13 @@ void Candidates::Acquire(const core::StoreAcquire& in) {
     slot->spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(in.want));
     slot->spec.mark = context_.NextMark();
     slot->marks = Marks::Of(slot->spec.mark);
-    slot->stands.resize(context_.nodes.size());
+    slot->at.resize(context_.nodes.size());
     by_lock_[in.name].emplace(slot->serial, slot.get());
     by_serial_.emplace(slot->serial, slot.get());
   }
   Candidate& candidate = *slot;
   candidate.spec = SpecOf(in, candidate.spec.place, candidate.spec.mark);
-  candidate.questions.push_back({in.op, context_.now});
+  candidate.unanswered.push_back({in.op, context_.now});
   candidate.waits = in.wait;
   candidate.again = in.again;
   candidate.run_before = in.run_before;
@@ -87,24 +87,24 @@ void Candidates::Ask(Candidate& candidate, uint64_t found) {
   candidate.is_dated = false;
   candidate.asked = context_.now;
   candidate.ask_at = core::kNever;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    Stand& stand = candidate.stands[node];
-    stand.answer = StandAnswer::kNothing;
-    stand.found = 0;
-    stand.rivals.clear();
-    stand.left.reset();
-    stand.queue_length = stand.position = 0;
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    VoteAtServer& at_node = candidate.at[node];
+    at_node.answer = AnswerAtServer::kNothing;
+    at_node.found = 0;
+    at_node.rivals.clear();
+    at_node.left.reset();
+    at_node.queue_length = at_node.position = 0;
     if (context_.nodes.IsUp(node) && !debts_.Blocks(node, candidate.spec.claim())) SendAsk(candidate, node, found);
   }
   Consider(candidate);
 }
 
 void Candidates::SendAsk(Candidate& candidate, NodeIndex node, uint64_t found) {
-  Stand& stand = candidate.stands[node];
+  VoteAtServer& at_node = candidate.at[node];
   const Instant run_before =
-      std::min(context_.now + kVoteAttempt, candidate.questions.empty() ? core::kNever : candidate.run_before);
-  stand.answer = StandAnswer::kAsked;
-  if (stand.asked_from == Instant{}) stand.asked_from = stand.waits_from = context_.now;
+      std::min(context_.now + kVoteAttempt, candidate.unanswered.empty() ? core::kNever : candidate.run_before);
+  at_node.answer = AnswerAtServer::kAsked;
+  if (at_node.asked_from == Instant{}) at_node.asked_from = at_node.waits_from = context_.now;
   context_.Send({.by = Sent::By::kVote,
                  .node = node,
                  .run_before = run_before,
@@ -120,7 +120,7 @@ void Candidates::SendAsk(Candidate& candidate, NodeIndex node, uint64_t found) {
                         .found = found});
 }
 
-Bench Candidates::BenchFor(const Candidate& candidate) const {
+ServersView Candidates::BenchFor(const Candidate& candidate) const {
   const Duration ttl = candidate.spec.ttl;
   return {.nodes = context_.nodes.size(),
           .quorum = context_.nodes.quorum(),
@@ -136,8 +136,8 @@ Bench Candidates::BenchFor(const Candidate& candidate) const {
 
 void Candidates::Consider(Candidate& candidate) {
   if (candidate.phase != Phase::kVoting) return Arm(candidate);
-  const Bench bench = BenchFor(candidate);
-  const Verdict verdict = Judge(candidate, bench);
+  const ServersView servers = BenchFor(candidate);
+  const Verdict verdict = Judge(candidate, servers);
   switch (verdict.kind) {
     case Kind::kGrant:
       return Win(candidate, verdict.token, verdict.from);
@@ -149,12 +149,12 @@ void Candidates::Consider(Candidate& candidate) {
   }
   if (!candidate.is_open) {
     const bool has_votes =
-        std::any_of(candidate.stands.begin(), candidate.stands.end(), [](const Stand& s) { return s.token != 0; });
+        std::any_of(candidate.at.begin(), candidate.at.end(), [](const VoteAtServer& s) { return s.token != 0; });
     if (has_votes && candidate.ask_at == core::kNever) Gather(candidate);
     return Arm(candidate);
   }
-  if (candidate.waits && !candidate.questions.empty() && HasPlace(candidate, bench)) {
-    const Scene scene = SceneOf(candidate, bench.quorum);
+  if (candidate.waits && !candidate.unanswered.empty() && HasPlace(candidate, servers)) {
+    const Scene scene = SceneOf(candidate, servers.quorum);
     candidate.acked = true;
     AnswerAll(candidate, core::AcquireQueued{.position = scene.position,
                                              .holders = scene.holders,
@@ -170,7 +170,7 @@ void Candidates::Consider(Candidate& candidate) {
     case Kind::kKeep:
       Close(candidate);
       return AskLater(candidate);
-    case Kind::kStand:
+    case Kind::kWaitForTurn:
       return Close(candidate);
     case Kind::kRefuse:
       return Refuse(candidate);
@@ -182,7 +182,7 @@ void Candidates::Consider(Candidate& candidate) {
       AnswerAll(candidate, core::AcquireLate{});
       return candidate.acked ? Close(candidate) : End(candidate);
     case Kind::kFail:
-      return Fail(candidate, candidate.stands[verdict.node].refusal);
+      return Fail(candidate, candidate.at[verdict.node].refusal);
     default:
       return Arm(candidate);
   }
@@ -222,13 +222,13 @@ void Candidates::Split(Candidate& candidate) {
   candidate.spec.mark = context_.NextMark();
   candidate.marks = Marks::Of(candidate.spec.mark);
   candidate.marked_from = context_.now;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    Stand& stand = candidate.stands[node];
-    if (stand.answer == StandAnswer::kNotVoted && stand.token == 0) continue;
-    if (stand.answer == StandAnswer::kNothing) continue;
-    stand.yielded = std::max(stand.yielded, stand.token);
-    stand.token = 0;
-    debts_.OweOne(node, OwedBy(candidate, marks), stand.may_run_until);
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    VoteAtServer& at_node = candidate.at[node];
+    if (at_node.answer == AnswerAtServer::kNotVoted && at_node.token == 0) continue;
+    if (at_node.answer == AnswerAtServer::kNothing) continue;
+    at_node.yielded = std::max(at_node.yielded, at_node.token);
+    at_node.token = 0;
+    debts_.OweOne(node, OwedBy(candidate, marks), at_node.may_run_until);
   }
   ++candidate.splits;
   candidate.is_open = false;
@@ -268,20 +268,20 @@ void Candidates::Refuse(Candidate& candidate) {
 // How long only so few servers count that nobody new is granted the lock, which has no holder.
 Duration Candidates::HeldOff(const Candidate& candidate, const Scene& scene) const {
   const bool shares = candidate.spec.want.mode == core::Mode::kShared &&
-                      std::all_of(candidate.stands.begin(), candidate.stands.end(),
-                                  [](const Stand& stand) { return stand.rivals.empty() || stand.shares; });
+                      std::all_of(candidate.at.begin(), candidate.at.end(),
+                                  [](const VoteAtServer& at_node) { return at_node.rivals.empty() || at_node.shares; });
   return scene.holders.empty() || shares ? context_.nodes.HeldOffFor(context_.now) : Duration::zero();
 }
 
 // What it may have at any server is released.
 void Candidates::End(Candidate& candidate) {
   if (candidate.MayBeHeld()) return Forget(candidate);
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
-    const Stand& stand = candidate.stands[node];
-    const bool has_nothing = (stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued) ||
-                             stand.answer == StandAnswer::kRefused;
-    if (has_nothing && stand.may_run_until <= context_.now) continue;
-    debts_.OweOne(node, OwedBy(candidate, candidate.marks), stand.may_run_until);
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
+    const VoteAtServer& at_node = candidate.at[node];
+    const bool has_nothing = (at_node.answer == AnswerAtServer::kNotVoted && at_node.token == 0 && !at_node.queued) ||
+                             at_node.answer == AnswerAtServer::kRefused;
+    if (has_nothing && at_node.may_run_until <= context_.now) continue;
+    debts_.OweOne(node, OwedBy(candidate, candidate.marks), at_node.may_run_until);
   }
   Forget(candidate);
 }
@@ -293,8 +293,8 @@ void Candidates::Arm(Candidate& candidate) {
   if (candidate.phase == Phase::kHeld) {
     at = std::min(candidate.join_at, candidate.forget_at);
   } else if (candidate.phase == Phase::kVoting && candidate.is_open) {
-    const Bench bench = BenchFor(candidate);
-    for (const Instant due : {bench.patience, bench.silence}) {
+    const ServersView servers = BenchFor(candidate);
+    for (const Instant due : {servers.patience, servers.silence}) {
       if (due > context_.now) at = std::min(at, due);
     }
   }
@@ -310,7 +310,7 @@ void Candidates::OnTick() {
 bool Candidates::AwaitsGivenBack(const Candidate& candidate) const {
   size_t free = 0;
   size_t blocked = 0;
-  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+  for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
     if (!context_.nodes.IsUp(node)) continue;
     ++(debts_.Blocks(node, candidate.spec.claim()) ? blocked : free);
   }
@@ -326,7 +326,7 @@ void Candidates::OnTimer(Candidate& candidate) {
   }
   if (context_.now < candidate.ask_at) return Consider(candidate);
   candidate.phase = Phase::kVoting;
-  if (!candidate.waits && candidate.questions.empty()) return End(candidate);
+  if (!candidate.waits && candidate.unanswered.empty()) return End(candidate);
   if (!candidate.waits && AwaitsGivenBack(candidate)) {
     candidate.ask_at = context_.now + context_.Trips(1);
     return Arm(candidate);
@@ -341,18 +341,18 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
   all.reserve(by_serial_.size());
   for (const auto& [serial, candidate] : by_serial_) all.push_back(candidate);
   for (Candidate* candidate : all) {
-    Stand& stand = candidate->stands[node];
+    VoteAtServer& at_node = candidate->at[node];
     if (forgot) {
-      stand.token = stand.raised = stand.yielded = stand.yielding = stand.lost_yield = stand.leaving = 0;
-      stand.queued = stand.is_fresh = false;
+      at_node.token = at_node.raised = at_node.yielded = at_node.yielding = at_node.lost_yield = at_node.leaving = 0;
+      at_node.queued = at_node.is_fresh = false;
     }
-    if (candidate->phase == Phase::kHeld) {
-      if (!candidate->Lacks(node)) continue;
+    const bool is_held = candidate->phase == Phase::kHeld;
+    if (is_held && candidate->Lacks(node)) {
       candidate->join_at = std::min(candidate->join_at, context_.now + context_.Trips(1));
       Arm(*candidate);
-    } else if (candidate->waits && !stand.queued && stand.token == 0 && !debts_.Blocks(node, candidate->spec.claim())) {
-      SendAsk(*candidate, node);
     }
+    const bool has_nothing = !is_held && !at_node.queued && at_node.token == 0;
+    if (candidate->waits && has_nothing && !debts_.Blocks(node, candidate->spec.claim())) SendAsk(*candidate, node);
   }
 }
 
@@ -360,15 +360,15 @@ void Candidates::OnSettled(NodeIndex node, const Claim& claim) {
   Candidate* const candidate = Find(claim);
   if (candidate == nullptr || candidate->phase != Phase::kVoting || !candidate->waits) return;
   const bool may_ask = context_.nodes.IsUp(node) && !debts_.Blocks(node, claim);
-  if (may_ask && candidate->stands[node].answer == StandAnswer::kNothing) SendAsk(*candidate, node);
+  if (may_ask && candidate->at[node].answer == AnswerAtServer::kNothing) SendAsk(*candidate, node);
 }
 
 void Candidates::AskAllOf(NodeIndex node, const LockName& name) {
   const auto lock = by_lock_.find(name);
   if (lock == by_lock_.end() || !context_.nodes.IsUp(node)) return;
   for (const auto& [serial, candidate] : lock->second) {
-    const Stand& stand = candidate->stands[node];
-    if (candidate->phase == Phase::kHeld || !candidate->waits || stand.answer == StandAnswer::kAsked) continue;
+    const VoteAtServer& at_node = candidate->at[node];
+    if (candidate->phase == Phase::kHeld || !candidate->waits || at_node.answer == AnswerAtServer::kAsked) continue;
     if (!debts_.Blocks(node, candidate->spec.claim())) SendAsk(*candidate, node);
   }
 }
@@ -387,8 +387,8 @@ std::vector<OwnerId> Candidates::WaitersOf(const LockName& name, size_t most) co
 void Candidates::OnCounting(uint32_t nodes) {
   std::vector<Candidate*> voted;
   for (const auto& [serial, candidate] : by_serial_) {
-    for (NodeIndex node = 0; node < candidate->stands.size(); ++node) {
-      const bool has_vote = (nodes & Bit(node)) != 0 && candidate->stands[node].token != 0;
+    for (NodeIndex node = 0; node < candidate->at.size(); ++node) {
+      const bool has_vote = (nodes & Bit(node)) != 0 && candidate->at[node].token != 0;
       if (has_vote && candidate->phase == Phase::kVoting && (voted.empty() || voted.back() != candidate)) {
         voted.push_back(candidate);
       }

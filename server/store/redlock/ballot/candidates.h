@@ -91,10 +91,10 @@ class Candidates {
   void Arm(Candidate& candidate);
   void OnTimer(Candidate& candidate);
   bool AwaitsGivenBack(const Candidate& candidate) const;
-  Bench BenchFor(const Candidate& candidate) const;
+  ServersView BenchFor(const Candidate& candidate) const;
   template <typename Answer>
   void AnswerAll(Candidate& candidate, const Answer& answer) {
-    for (const auto& question : std::exchange(candidate.questions, {})) context_.Answer(question.op, answer);
+    for (const auto& acquire : std::exchange(candidate.unanswered, {})) context_.Answer(acquire.op, answer);
   }
 
   // candidate_answers.cc

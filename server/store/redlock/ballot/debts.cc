@@ -30,7 +30,7 @@ void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
     call_timers_.Set(call, call.patience);
   }
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-    Put(node, due, candidate == nullptr ? Instant{} : candidate->stands[node].may_run_until);
+    Put(node, due, candidate == nullptr ? Instant{} : candidate->at[node].may_run_until);
   }
 }
 
@@ -107,7 +107,7 @@ void Debts::OnReply(const Sent& sent, Outcome& outcome) {
   const auto* failed = std::get_if<core::StoreFailed>(&outcome);
   if (failed != nullptr && failed->kind == core::FailureKind::kForeignKey) {
     Ack(sent.node, sent.claim, {});
-    return Settle(sent.node, sent.claim);
+    return MarkPaid(sent.node, sent.claim);
   }
   // A server that is down is told when it is up.
   debt.retry_at = context_.nodes.IsUp(sent.node) ? context_.now + kRetry : core::kNever;
@@ -124,12 +124,12 @@ void Debts::OnGaveBack(Debt& debt, const Sent& sent, const GaveBack& gave) {
     news_.OnSettled(sent.node, claim);
     return Ack(sent.node, claim, gave);
   }
-  Settle(sent.node, claim);
+  MarkPaid(sent.node, claim);
   Ack(sent.node, claim, gave);
 }
 
 // By value: it may be the key of what is erased.
-void Debts::Settle(NodeIndex node, Claim claim) {  // NOLINT(performance-unnecessary-value-param)
+void Debts::MarkPaid(NodeIndex node, Claim claim) {  // NOLINT(performance-unnecessary-value-param)
   const auto found = nodes_[node].find(claim);
   debt_timers_.Cancel(found->second);
   nodes_[node].erase(found);
@@ -190,7 +190,7 @@ void Debts::OnTick() {
   }
   while (core::Timed* due = debt_timers_.PopDue(context_.now)) {
     Debt& debt = static_cast<Debt&>(*due);
-    context_.now >= debt.until ? Settle(debt.node, debt.due.claim) : Send(debt);
+    context_.now >= debt.until ? MarkPaid(debt.node, debt.due.claim) : Send(debt);
   }
 }
 

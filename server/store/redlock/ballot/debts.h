@@ -93,7 +93,7 @@ class Debts {
   static void Merge(Debt& debt, const Due& due);
   void Send(Debt& debt);
   void Arm(Debt& debt);
-  void Settle(NodeIndex node, Claim claim);
+  void MarkPaid(NodeIndex node, Claim claim);
   void OnGaveBack(Debt& debt, const Sent& sent, const GaveBack& gave);
   void Ack(NodeIndex node, const Claim& claim, const GaveBack& gave);
   void TryAnswer(Call& call);

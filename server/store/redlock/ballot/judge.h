@@ -15,7 +15,7 @@
 namespace distlock::store::ballot {
 
 // What the judge knows of the servers.
-struct Bench {
+struct ServersView {
   size_t nodes = 3;
   size_t quorum = 2;
   uint32_t up = 0;      // bits: can be reached
@@ -30,17 +30,17 @@ struct Bench {
 
 struct Verdict {
   enum class Kind : uint8_t {
-    kAwait,     // answers
-    kGrant,     // J1: `token`, believed from `from`
-    kConfirm,   // J2: `token`
-    kYield,     // J3
-    kKeep,      // J4
-    kStand,     // no votes, nothing to do: it waits
-    kRefuse,    // one try: it is held
-    kSplit,     // one try: nobody has it, give all back and try again
-    kNoQuorum,  // too few servers answer
-    kLate,      // too many servers have got it too late
-    kFail,      // too many servers refuse, as `node` does
+    kAwait,        // answers
+    kGrant,        // J1: `token`, believed from `from`
+    kConfirm,      // J2: `token`
+    kYield,        // J3
+    kKeep,         // J4
+    kWaitForTurn,  // no votes, nothing to do: it waits
+    kRefuse,       // one try: it is held
+    kSplit,        // one try: nobody has it, give all back and try again
+    kNoQuorum,     // too few servers answer
+    kLate,         // too many servers have got it too late
+    kFail,         // too many servers refuse, as `node` does
   };
   Kind kind = Kind::kAwait;
   uint64_t token = 0;
@@ -49,7 +49,7 @@ struct Verdict {
   std::optional<OwnerId> holder;  // kYield: who has q votes, if anybody; zeros: a lock_delay
 };
 
-Verdict Judge(const Candidate& candidate, const Bench& bench);
+Verdict Judge(const Candidate& candidate, const ServersView& servers);
 
 // From when max_hold counts, as most servers have it. `began`: no earlier at q of those with the vote under `token`,
 // where it is fresh, or, of token 0, with any vote. `began_by`: not later at any of them.
@@ -61,11 +61,11 @@ HoldStart HoldStartOf(const Candidate& candidate, uint64_t token, size_t quorum)
 
 // So many servers that count have answered in this round that they have not got the grant that the core was told, that
 // no holder can believe in it.
-bool NobodyBelieves(const Candidate& candidate, const Bench& bench);
+bool NobodyBelieves(const Candidate& candidate, const ServersView& servers);
 // The round has nothing to wait for.
-bool IsRoundOver(const Candidate& candidate, const Bench& bench);
+bool IsRoundOver(const Candidate& candidate, const ServersView& servers);
 // Enough servers have it queued, or have voted for it, that it has a place.
-bool HasPlace(const Candidate& candidate, const Bench& bench);
+bool HasPlace(const Candidate& candidate, const ServersView& servers);
 // Why servers that answered gave no vote, behind "; ", for people; "": none refused.
 std::string TroubleOf(const Candidate& candidate);
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/redlock/ballot/rounds.h"
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "core/limits.h"
 #include "store/redlock/ballot/merge.h"
 #include "store/redlock/ballot/place.h"
+#include "store/redlock/ballot/rounds.h"
 
 namespace distlock::store::ballot {
 namespace {
@@ -119,7 +118,7 @@ void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
     const auto& command = std::get<core::StoreDowngrade>(round.command);
     Candidate* const candidate = candidates_.FindHeld({command.name, command.owner}, command.token);
     const bool is_more = round.answered && downgraded->result == core::DowngradeDone::Result::kDowngraded;
-    if (candidate != nullptr && is_more) candidate->stands[sent.node].is_behind = false;
+    if (candidate != nullptr && is_more) candidate->at[sent.node].is_behind = false;
     next = downgraded->next;
     look = downgraded->look;
   } else if (const auto* forced = std::get_if<core::ForceDone>(&outcome)) {
@@ -391,9 +390,9 @@ void Rounds::OnAdoptedLate(Round& round, NodeIndex node) {
   const auto& adopt = std::get<core::StoreAdopt>(round.command);
   Candidate* const candidate = candidates_.Find({adopt.name, adopt.owner});
   if (candidate == nullptr || candidate->token != adopt.token) return;
-  candidate->stands[node].token = adopt.token;
-  candidate->stands[node].from = round.sent;
-  candidate->HasJoined(candidate->stands[node], round.sent, context_.now);
+  candidate->at[node].token = adopt.token;
+  candidate->at[node].from = round.sent;
+  candidate->HasJoined(candidate->at[node], round.sent, context_.now);
 }
 
 }  // namespace distlock::store::ballot
