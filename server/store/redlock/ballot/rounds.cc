@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "store/redlock/ballot/rounds.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/container/btree_map.h"
 #include "core/limits.h"
+#include "store/redlock/ballot/adopt_answers.h"
 #include "store/redlock/ballot/merge.h"
 #include "store/redlock/ballot/place.h"
-#include "store/redlock/ballot/rounds.h"
 
 namespace distlock::store::ballot {
 namespace {
@@ -313,66 +315,41 @@ bool Rounds::AnswerForce(Round& round, bool) {
   return answer(of(Result::kReleased) > 0 ? Result::kReleased : Result::kGone);
 }
 
+void Rounds::HoldAdopted(const Round& round, const core::AdoptDone& merged) {
+  const auto& adopt = std::get<core::StoreAdopt>(round.command);
+  Debts::Due owed{.claim = {adopt.name, adopt.from}, .token = adopt.token, .life = merged.ttl + merged.lock_delay};
+  if (Candidate* const former = candidates_.Find(owed.claim); former != nullptr) {
+    owed.marks = former->marks;
+    candidates_.Forget(*former);
+  }
+  Spec spec{.name = adopt.name,
+            .owner = adopt.owner,
+            .want = adopt.want,
+            .ttl = merged.ttl,
+            .lock_delay = merged.lock_delay,
+            .max_hold = merged.max_hold,
+            .min_hold = merged.min_hold,
+            .info = adopt.info};
+  const Asked asked = TakeMark(spec.info);
+  spec.place = asked.place;
+  spec.mark = asked.mark;
+  for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
+    if ((round.adopted & Bit(node)) == 0) debts_.OweOne(node, owed);
+  }
+  candidates_.Hold(std::move(spec), adopt.token, round.sent, merged.held_for, round.adopted);
+}
+
 bool Rounds::AnswerAdopt(Round& round, bool) {
   using Result = core::AdoptDone::Result;
   const auto& adopt = std::get<core::StoreAdopt>(round.command);
-  core::AdoptDone merged;
-  Duration hold_left = Duration::min();  // by max_hold, where it is most: what was promised ends by then
-  size_t gone = 0;
-  const core::AdoptDone* refusal = nullptr;  // one that says more than that it is gone
-  for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-    const auto& answer = round.answers[node];
-    const auto* done = answer ? std::get_if<core::AdoptDone>(&*answer) : nullptr;
-    if (done == nullptr) continue;
-    if (done->result == Result::kAnotherMode || done->result == Result::kLater) refusal = done;
-    if (done->result != Result::kAdopted) {
-      gone += context_.nodes.HasCountedSince(node, round.sent);
-      continue;
-    }
-    merged.since = SinceOf(adopt.token);
-    merged.ttl = done->ttl;
-    merged.lock_delay = done->lock_delay;
-    if (done->min_hold > Duration::zero()) merged.min_hold = done->min_hold;
-    if ((round.adopted & Bit(node)) == 0) continue;
-    merged.held_for = std::max(merged.held_for, done->held_for);
-    if (done->max_hold > Duration::zero()) {
-      merged.max_hold =
-          merged.max_hold == Duration::zero() ? done->max_hold : std::min(merged.max_hold, done->max_hold);
-      Duration left = done->max_hold - done->held_for;
-      if (context_.nodes.MayBeMistaken(node, done->since, adopt.token, context_.now)) {
-        left =
-            std::min(left, done->max_hold - (context_.now - context_.nodes.Earliest(node, merged.since, context_.now)));
-      }
-      hold_left = std::max(hold_left, left);
-    }
-  }
-  // Servers may count from different moments, or for as long as a confirmation has promised.
-  if (merged.max_hold > Duration::zero()) merged.held_for = std::max(merged.max_hold - hold_left, Duration::zero());
+  AdoptAnswers found = MergeAdopts(adopt, round.answers, round.adopted, round.sent, context_);
   if (static_cast<size_t>(__builtin_popcount(round.adopted)) >= context_.nodes.quorum()) {
-    merged.result = Result::kAdopted;
-    Debts::Due owed{.claim = {adopt.name, adopt.from}, .token = adopt.token, .life = merged.ttl + merged.lock_delay};
-    if (Candidate* const former = candidates_.Find(owed.claim); former != nullptr) {
-      owed.marks = former->marks;
-      candidates_.Forget(*former);
-    }
-    Spec spec{.name = adopt.name,
-              .owner = adopt.owner,
-              .want = adopt.want,
-              .ttl = merged.ttl,
-              .lock_delay = merged.lock_delay,
-              .max_hold = merged.max_hold,
-              .min_hold = merged.min_hold,
-              .info = adopt.info};
-    const Asked asked = TakeMark(spec.info);
-    spec.place = asked.place;
-    spec.mark = asked.mark;
-    for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-      if ((round.adopted & Bit(node)) == 0) debts_.OweOne(node, owed);
-    }
-    candidates_.Hold(std::move(spec), adopt.token, round.sent, merged.held_for, round.adopted);
-    return Answer(round, merged);
+    found.merged.result = Result::kAdopted;
+    HoldAdopted(round, found.merged);
+    return Answer(round, found.merged);
   }
-  if (gone <= context_.nodes.size() - context_.nodes.quorum()) {
+  const core::AdoptDone* const refusal = found.refusal;
+  if (found.gone <= context_.nodes.size() - context_.nodes.quorum()) {
     if (CountOf<core::AcquireLate>(round) <= context_.nodes.size() - context_.nodes.quorum()) return false;
     return Answer(round, core::AcquireLate{});
   }

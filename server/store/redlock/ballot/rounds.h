@@ -58,6 +58,8 @@ class Rounds {
   bool AnswerDowngrade(Round& round, bool is_late);
   bool AnswerForce(Round& round, bool is_late);
   bool AnswerAdopt(Round& round, bool is_late);
+  // Most servers have let it take the lease over: the others owe theirs, and it is the holder.
+  void HoldAdopted(const Round& round, const core::AdoptDone& merged);
   void OnAdoptedLate(Round& round, NodeIndex node);
   template <typename Result>
   bool Answer(Round& round, Result&& result);
