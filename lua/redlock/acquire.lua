@@ -3,8 +3,8 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, ttl_ms, delay_ms, not_after_us (0: never late), wait, broker_id, slot_ms, info, token_keep_ms,
 --      trusted, max_waiters, want, fair_after_us: as acquire of one server has them; place (negative: preferred),
---      hold_off (with the least token), first and last mark (of what the candidate has asked for, see parts/mark.lua),
---      token that q servers have shown for another candidate of the owner ("0": none)
+--      least (see parts/least_token.lua), first and last mark (of what the candidate has asked for, see
+--      parts/mark.lua), token that q servers have shown for another candidate of the owner ("0": none)
 -- {GRANTED, time, token, since_us}   also when the owner has it already, by this candidate, or by one that is over, or
 --      under that token; then, if max_hold bounds it, one element more: what is left of that, in ms
 -- {GRANTED, time, token, since_us, "found"}   another candidate of the owner has it; nothing was done
@@ -16,12 +16,11 @@
 -- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 local owner, ttl, delay, not_after, wait, broker, slot_ms, info, keep, trusted, max_waiters, want, fair_after, place,
-  hold_off, first_mark, last_mark, found = unpack(ARGV)
+  least, first_mark, last_mark, found = unpack(ARGV)
 if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 -- Fast path: EXCLUSIVE, no holder, empty queue, nobody watches. MGET shows SHARED holders and foreign types as missing,
 -- and NX finds them; then, and when the server refuses, nothing is written, and the rest finds out why.
-local least = string.sub(hold_off, 2)
 if not value and not watchers and string.byte(want) == 120 and
   (not stored or #stored == #least and stored < least and not string.find(stored, '%D')) and
   redis.pcall('ZCARD', QUEUE) == 0 then
@@ -58,7 +57,7 @@ end
 -- include parts/values.lua
 -- include parts/mark.lua
 -- include parts/holders.lua
--- include parts/hold_off.lua
+-- include parts/least_token.lua
 -- include parts/show.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua

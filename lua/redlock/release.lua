@@ -3,14 +3,14 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (a hold under this one or an earlier; 0: by its mark alone), first and last mark (a hold or a
 --      place with one of these, see parts/mark.lua; both 0: by its token alone), block_ms (as of release),
---      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, keep_grant (as of withdraw), hold_off (with the
---      least token)
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, keep_grant (as of withdraw), least (see
+--      parts/least_token.lua)
 -- {RELEASED, ...}, {WITHDRAWN, ...}   as of release and of withdraw
 -- {GONE, time, "" or "look", then next holders as of release}   neither, or its place is of another request
 -- {NOT_HOLDER, time, token}   it has the lock under that token, which was not named: nothing was done
 -- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
-local owner, token, first_mark, last_mark, block_ms, keep, trusted, broker, fair_after, keep_grant, hold_off =
+local owner, token, first_mark, last_mark, block_ms, keep, trusted, broker, fair_after, keep_grant, least =
   unpack(ARGV)
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 -- Fast paths: it holds the lock EXCLUSIVE, nobody watches, and either nobody waits, or the next waiter wants it
@@ -28,7 +28,7 @@ if held and first_mark ~= '0' then
 end
 if held and #held <= 16 and (tonumber(held) <= tonumber(token) or
     mark and mark >= tonumber(first_mark) and mark <= tonumber(last_mark)) then
-  local waiting, least = redis.pcall('ZCARD', QUEUE), string.sub(hold_off, 2)
+  local waiting = redis.pcall('ZCARD', QUEUE)
   if waiting == 0 then
     redis.call('DEL', HOLDER)
     return {RELEASED, NOW, ''}
@@ -63,7 +63,7 @@ end
 -- include parts/values.lua
 -- include parts/mark.lua
 -- include parts/holders.lua
--- include parts/hold_off.lua
+-- include parts/least_token.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
 -- include parts/block.lua

@@ -3,7 +3,7 @@
 -- 0): then the lock stays free.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token of the vote, place, ttl_ms, delay_ms, want, info, broker_id, slot_ms, token_keep_ms, trusted,
---      hands_on, hold_off (with the least token), first and last mark (of the vote, see parts/mark.lua)
+--      hands_on, least (see parts/least_token.lua), first and last mark (of the vote, see parts/mark.lua)
 -- {YIELDED, time, "" or "look", then next holders as of release}   {FOREIGN, time, key, type or "shape"}
 -- {NOT_HOLDER, time}   the owner does not have it under this token with one of these marks: nothing was done
 -- include parts/head.lua
@@ -12,9 +12,9 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hands_on, hold_off,
+local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hands_on, least,
   first_mark, last_mark = unpack(ARGV)
--- include parts/hold_off.lua
+-- include parts/least_token.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_holders(value, owner)
 local _

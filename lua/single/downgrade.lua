@@ -2,7 +2,7 @@
 -- Turns an EXCLUSIVE hold into a SHARED one, with the same token and end.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (0: any), token_keep_ms, trusted, broker_id (the caller's), more (appended to its info),
---      elsewhere (1: another broker has its stream), hold_off (see parts/hold_off.lua), and the tag of the broker's
+--      elsewhere (1: another broker has its stream), hold_off and least (as of tend), and the tag of the broker's
 --      channel if that is a shard's
 -- {DOWNGRADED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode
@@ -13,9 +13,10 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, keep, trusted, broker, more, elsewhere, hold_off, channel = unpack(ARGV)
+local owner, token, keep, trusted, broker, more, elsewhere, hold_off, least, channel = unpack(ARGV)
 own_tag = channel
 -- include parts/hold_off.lua
+-- include parts/least_token.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end

@@ -3,7 +3,7 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id (zeros: what a release left blocked under the token), token (0: any), broker_id that it has the lock
 --      through ("": not known), reason (any bytes), token_keep_ms, trusted, broker_id (the caller's), fair_after_us,
---      hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
+--      hold_off and least (as of tend), and the tag of the broker's channel if that is a shard's
 -- {TOLD, time}   that broker has been told to release the lock, at once or when its holder no longer believes in it
 -- {RELEASED, ...}   as release: nobody received that broker's notice, or it is the caller, which has no such lease
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
@@ -12,10 +12,11 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, through, reason, keep, trusted, broker, fair_after, hold_off,
+local owner, token, through, reason, keep, trusted, broker, fair_after, hold_off, least,
   channel = unpack(ARGV)
 own_tag = channel
 -- include parts/hold_off.lua
+-- include parts/least_token.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 if owner == NOBODY then
   through = '' -- nobody has it through a broker any more

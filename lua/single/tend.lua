@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A broker keeps its waiters' places, and learns which of them hold the lock.
 -- KEYS holder, last token, queue, waiters
--- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, hold_off (see parts/hold_off.lua),
---      then owner_id of 1 to 100 of the caller's waiters, beginning with the first in its queue; then, if it has a
---      shard's channel, the tag of that
+-- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, hold_off (see parts/hold_off.lua), least (see
+--      parts/least_token.lua), then owner_id of 1 to 100 of the caller's waiters, beginning with the first in its
+--      queue; then, if it has a shard's channel, the tag of that
 -- {TENDED, time, left_ms (-2: free), more (1: tend again), last token, then owner_id, token, since_us, ttl_ms and
 --      delay_ms of holders}   an EXCLUSIVE holder always; of many, those that were asked for, and waiters of the
 --      caller's broker that hold it since this call
@@ -14,11 +14,12 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local broker, slot_ms, keep, trusted, hold_off = unpack(ARGV, 1, 5)
+local broker, slot_ms, keep, trusted, hold_off, least = unpack(ARGV, 1, 6)
 -- include parts/hold_off.lua
+-- include parts/least_token.lua
 local channel = string.byte(ARGV[#ARGV]) == 123 and table.remove(ARGV) or nil
 own_tag = channel
-local asked, last, place, entries = {unpack(ARGV, 6)}
+local asked, last, place, entries = {unpack(ARGV, 7)}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])
 if not bad and h.kind ~= 'x' then last, bad = last_token(stored) end

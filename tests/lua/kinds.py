@@ -36,7 +36,8 @@ class RwLock(Lock):
 
     def look(self, *asked, at=1, slot=30_000):
         """(left, more, numbers of the holders named), or the whole reply when it is another one"""
-        reply = self.call("tend", broker(at), slot, KEEP_MS, self.trusted, self.hold_off, *(owner(n) for n in asked))
+        reply = self.call("tend", broker(at), slot, KEEP_MS, self.trusted, self.hold_off, self.least,
+                          *(owner(n) for n in asked))
         return (reply[2], reply[3], [int(who, 16) for who in reply[5::5]]) if reply[0] == TENDED else reply
 
     def holders(self):

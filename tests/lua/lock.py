@@ -84,6 +84,7 @@ def writes(redis):
 class Lock:
     through_batch = False  # acquires and releases go as the only item of a batch
     hold_off = 0  # the argument of all that may grant
+    least = 0  # the least token of those that hand on: none is given
     by_token = False  # a release that would be of any grant names the one there is
 
     def __init__(self, redis, name="default/k", prefix="dl", trusted=1, check_ttl=True):
@@ -165,7 +166,8 @@ class Lock:
         if first is None:  # the first one who waits
             usable = self.redis("TYPE", self.q) in ("zset", b"zset")
             first = next(iter(self.waiters()), 0) if usable else 0
-        return one_holder(self.call("tend", broker(at), slot, KEEP_MS, self.trusted, self.hold_off, owner(first)))
+        return one_holder(self.call("tend", broker(at), slot, KEEP_MS, self.trusted, self.hold_off, self.least,
+                                    owner(first)))
 
     def inspect(self, limit=100):
         return one_holder(self.call("inspect", limit, 100))
@@ -175,13 +177,13 @@ class Lock:
 
     def downgrade(self, n, at=1, token=0, more="", elsewhere=0):
         return self.call("downgrade", owner(n), token, KEEP_MS, self.trusted, broker(at), more, elsewhere,
-                         self.hold_off)
+                         self.hold_off, self.least)
 
     def force(self, n, of=1, at=1, token=0, reason="why"):
         """`of`: the broker that owner n has it through; None: it is not known."""
         through = "" if of is None else broker(of)
         return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US,
-                         self.hold_off)
+                         self.hold_off, self.least)
 
     def slots(self):
         """The readers that hold it, by number: their slots without the end."""

@@ -131,7 +131,7 @@ def test_a_server_that_writes_nothing_tells_of_no_grant(lock, redis, listen, end
     ends = {
         "release": lambda: lock.release(1),
         "redlock_release": lambda: redis("EVAL", source("redlock_release"), 4, *lock.keys, owner(1), token, 0, 0, "0",
-                                         KEEP_MS, 1, broker(1), 0, 0, f"t{int(token) + 1}"),
+                                         KEEP_MS, 1, broker(1), 0, 0, int(token) + 1),
         "withdraw": lambda: lock.withdraw(3),
         "tend": lambda: lock.tend(2, first=2),
     }

@@ -73,7 +73,7 @@ class World:
             self.handed_on = code == WITHDRAWN
             assert not self.handed_on or who in queue
         elif verb == "look":
-            self.handed_on = self.rw.call("tend", broker(at), 30_000, 1000, 1, 0, owner(who))[0] == TENDED
+            self.handed_on = self.rw.call("tend", broker(at), 30_000, 1000, 1, 0, 0, owner(who))[0] == TENDED
         elif holders:
             self.expire(choose.choice(list(holders)))
         self.judge(holders, queue)

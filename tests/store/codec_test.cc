@@ -139,9 +139,9 @@ TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
 
 TEST(CodecEncode, TendNamesTheWaitersAskedFor) {
   const auto tend = Argv(core::StoreTend{1, core::LockName::Encode("ns", "k"), {{0x01, 0xff}, {0x02}}});
-  ASSERT_EQ(tend.size(), 14u);
-  EXPECT_EQ(tend[11], "0");
-  EXPECT_EQ(tend[12], "01ff0000000000000000000000000000");
+  ASSERT_EQ(tend.size(), 15u);
+  EXPECT_EQ(tend[11] + tend[12], "00") << "no hold-off, no least token";
+  EXPECT_EQ(tend[13], "01ff0000000000000000000000000000");
 }
 
 TEST(CodecEncode, WatchNamesTheBrokerAndItsSlot) {

@@ -78,8 +78,8 @@ class Codec {
   }
   bool holds_off() const { return ObeyedCensus() != nullptr && census_->HoldsOff(timers_->Now()); }
 
-  // `least_token`: of whom this command hands a lock to, instead of the server's clock, and without a hold-off; 0: none
-  // is given.
+  // `least_token`: of whom a tend, downgrade or force hands a lock to, instead of the server's clock, and without a
+  // hold-off; 0: none is given.
   Encoded Encode(const core::StoreCommand& command, uint64_t least_token = 0) const;
   Decoded Decode(const SentCommand& sent, const redisReply& reply) const;
   Decoded Decode(const SentCommand& sent, const Answer& answer) const;

@@ -32,8 +32,8 @@ struct Encoder {
   core::Duration told_ttl = core::Duration::max();  // others are told of leases that are as long, or shorter
 
   std::string HoldOff() const {
-    if (least_token != 0) return Cat("t", least_token);
-    return census == nullptr ? "0" : census->ScriptArgument(now, clock.ShownBy(census->known_until()));
+    return census == nullptr || least_token != 0 ? "0"
+                                                 : census->ScriptArgument(now, clock.ShownBy(census->known_until()));
   }
   // Of an acquire, which is simply asked anew when it comes too late to be granted a lock.
   int64_t NotAfter(core::Instant run_before) const {
@@ -135,7 +135,7 @@ struct Encoder {
   Encoded operator()(const core::StoreTend& in) const {
     CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
     command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(KeepMs(in.name)).Arg(Trusted());
-    command.Arg(HoldOff());
+    command.Arg(HoldOff()).Arg(Cat(least_token));
     DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
     for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
     AddChannel(command);
@@ -155,7 +155,7 @@ struct Encoder {
   Encoded operator()(const core::StoreDowngrade& in) const {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(KeepMs(in.name)).Arg(Trusted());
-    command.Arg(options.broker_id).Arg(in.info).Arg(in.elsewhere ? "1" : "0").Arg(HoldOff());
+    command.Arg(options.broker_id).Arg(in.info).Arg(in.elsewhere ? "1" : "0").Arg(HoldOff()).Arg(Cat(least_token));
     AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }
@@ -173,7 +173,8 @@ struct Encoder {
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
-        .Arg(HoldOff());
+        .Arg(HoldOff())
+        .Arg(Cat(least_token));
     AddChannel(command);
     return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
   }

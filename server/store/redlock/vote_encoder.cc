@@ -24,7 +24,6 @@ struct Encoder {
     return StoredInfo(spec.min_hold, spec.max_hold,
                       ballot::WithMark({spec.place, spec.mark}, options.broker_id, spec.info));
   }
-  static std::string Least(uint64_t token) { return Cat("t", token); }
 
   VoteCodec::Encoded operator()(const ballot::AskVote& in) const {
     const ballot::Spec& spec = in.spec;
@@ -36,7 +35,7 @@ struct Encoder {
         .Arg(KeepMs(spec.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters));
-    command.Arg(WantText(spec.want)).Arg(FairAfterUs()).Arg(spec.place).Arg(Least(in.least_token));
+    command.Arg(WantText(spec.want)).Arg(FairAfterUs()).Arg(spec.place).Arg(Cat(in.least_token));
     command.Arg(in.marks.first).Arg(in.marks.last).Arg(Cat(in.found));
     return {&lua::kRedlockAcquire, std::move(command).Build()};
   }
@@ -62,7 +61,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRedlockYield, keys, spec.name);
     command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(spec.place).Arg(CeilMs(spec.ttl));
     command.Arg(DelayMs(spec.lock_delay)).Arg(WantText(spec.want)).Arg(Info(spec)).Arg(options.broker_id);
-    command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(in.hands_on ? "1" : "0").Arg(Least(in.least_token));
+    command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(in.hands_on ? "1" : "0").Arg(Cat(in.least_token));
     command.Arg(in.marks.first).Arg(in.marks.last);
     return {&lua::kRedlockYield, std::move(command).Build()};
   }
@@ -71,7 +70,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRedlockRelease, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(in.marks.first).Arg(in.marks.last);
     command.Arg(BlockText(in.block, in.ends_min_hold)).Arg(KeepMs(in.name)).Arg(Trusted());
-    command.Arg(options.broker_id).Arg(FairAfterUs()).Arg(in.keep_grant ? "1" : "0").Arg(Least(in.least_token));
+    command.Arg(options.broker_id).Arg(FairAfterUs()).Arg(in.keep_grant ? "1" : "0").Arg(Cat(in.least_token));
     return {&lua::kRedlockRelease, std::move(command).Build()};
   }
 
