@@ -38,53 +38,22 @@ if h.mine or not mixes and wait == '0' then
   return {MISMATCH, NOW, h.kind, h.limit or 0}
 end
 
--- Another try of the same request may have a place: this one takes it over, unless it had one of its own before, or the
--- other is the later one. When the other try holds the lock, this one waits in front of all others: the other's broker
--- gives it back. Behind a later one that holds it, it does not wait at all.
-local request, holds = wait ~= '0' and request_of(owner), false
-local other = request and length > 0 and redis.call('HGET', WAITERS, request)
-local rank = other and other ~= owner and redis.call('ZRANK', QUEUE, other)
-if rank and (wait == '2' or is_later(other, owner)) then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length}) end
-if rank then
-  redis.call('ZADD', QUEUE, redis.call('ZRANGE', QUEUE, rank, rank, 'WITHSCORES')[2], owner)
-  redis.call('HSET', WAITERS, owner, redis.call('HGET', WAITERS, other) or '', request, owner)
-  redis.call('ZREM', QUEUE, other)
-  redis.call('HDEL', WAITERS, other)
-elseif request and wait == '1' and h.kind and (length > 0 or h.kind == 'x') then
-  for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
-    local same = request_of(hold.owner) == request
-    if same and is_later(hold.owner, owner) then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length}) end
-    holds = holds or same
-  end
+local function held()
+  local left = left_ms(h)
+  return show(h, left, {HELD, NOW, left, length})
 end
+local function score_after(theirs) return theirs end
+-- include parts/other_try.lua
 
 -- A request of which no try has a place has none itself.
-local place = length > 0 and (other or not request) and redis.call('ZRANK', QUEUE, owner)
+local had_place = length > 0 and (other or not request) and redis.call('ZRANK', QUEUE, owner)
 local is_preferred = preferred == '1'
 local function count_in_front()
   return is_preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length
 end
 local in_front = count_in_front()
-if not place then me.ahead = holds and 0 or in_front end
-if fits(h, me) then
-  if length == 0 then
-    local token = str(math.max(last + 1, least_token))
-    grant(h, me, token, keep, watchers)
-    return {GRANTED, NOW, token, NOW}
-  end
-  if not place and me.adaptive then
-    local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-    local who = parse_waiter(first, redis.call('HGET', WAITERS, first))
-    if who and who.adaptive and not turned_fair(who, tonumber(fair_after)) then me.ahead = 0 end
-  end
-  local o = {last = last, keep = keep, trusted = trusted == '1', broker = broker, me = me}
-  hand_off(h, o)
-  last = o.last
-  if o.changed then tell(watchers) end
-  if me.token then return {GRANTED, NOW, me.token, NOW} end
-  length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
-  in_front = count_in_front()
-end
+if not had_place then me.ahead = holds and 0 or in_front end
+-- include parts/grant_or_hand_off.lua
 local left = left_ms(h)
 if wait == '0' then
   -- Holders whom it could join are not what keeps it out.
@@ -92,14 +61,9 @@ if wait == '0' then
   return show(h, left, {HELD, NOW, left, length})
 end
 
-local dead, since, limit, entry = {}, NOW, tonumber(max_waiters), nil
-if place then
-  entry = redis.call('HGET', WAITERS, owner)
-  local before = parse_waiter(owner, entry)
-  if before then since = str(before.since) end
-else
-  if length >= limit then dead = walk({[broker] = 'alive'}, nil, function() return true end) end
-  if length - #dead >= limit then return {QUEUE_FULL, NOW, length} end
+-- include parts/queue_room.lua
+local place = had_place
+if not had_place then
   local base, at = is_preferred and -FIRST_PLACE or 0, is_preferred and in_front - 1 or -1
   local tail = is_preferred and in_front == 0 and {} or redis.call('ZRANGE', QUEUE, at, at, 'WITHSCORES')
   local number = math.max(tonumber(tail[2] or base), base) + 1
@@ -111,11 +75,5 @@ else
   if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
   place, length = math.max(in_front - #dead, 0), length - #dead + 1
 end
-local new_entry = table.concat({broker, ttl, delay, want, since, info}, ';')
-redis.call('HSET', WAITERS, owner, new_entry, unpack(request and {request, owner} or {}))
-redis.call('SET', slot_key(broker), channel or '1', 'PX', slot_ms)
-remove(dead)
-redis.call('PEXPIRE', QUEUE, slot_ms)
-redis.call('PEXPIRE', WAITERS, slot_ms)
-if new_entry ~= entry then tell(watchers) end -- a repeat may change nothing
+-- include parts/enqueue.lua
 return show(h, left, {QUEUED, NOW, place, left, length, str(last)})

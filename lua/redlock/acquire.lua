@@ -102,76 +102,44 @@ end
 drop_expired(h)
 if h.mine then return {MISMATCH, NOW, h.kind, h.limit or 0} end
 
--- Another try of the same request: as of one server (parts/acquire.lua), by places.
 local function score(rank) return tonumber(redis.call('ZRANGE', QUEUE, rank, rank, 'WITHSCORES')[2]) end
 place = tonumber(place)
-local request = wait ~= '0' and request_of(owner)
-local other = request and length > 0 and redis.call('HGET', WAITERS, request)
-local rank = other and other ~= owner and redis.call('ZRANK', QUEUE, other)
-if rank and (wait == '2' or is_later(other, owner)) then
-  return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''})
+local function held()
+  local left = left_ms(h)
+  return show(h, left, {HELD, NOW, left, length, h.kind or ''})
 end
+local function score_after(theirs)
+  place = math.min(place, tonumber(theirs))
+  return str(place)
+end
+-- include parts/other_try.lua
+if rank then length = redis.call('ZCARD', QUEUE) end
 local had_place = length > 0 and redis.call('ZRANK', QUEUE, owner)
-if rank then
-  place = math.min(place, score(rank))
-  redis.call('ZADD', QUEUE, str(place), owner)
-  redis.call('HSET', WAITERS, owner, redis.call('HGET', WAITERS, other) or '', request, owner)
-  redis.call('ZREM', QUEUE, other)
-  redis.call('HDEL', WAITERS, other)
-  length = redis.call('ZCARD', QUEUE)
-  had_place = redis.call('ZRANK', QUEUE, owner)
-elseif request and wait == '1' and h.kind and (length > 0 or h.kind == 'x') then
-  for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
-    local same = request_of(hold.owner) == request
-    if same and is_later(hold.owner, owner) then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind}) end
-    if same and length > 0 and had_place ~= 0 then place = math.min(place, score(0) - 1) end
-  end
-end
+if holds and length > 0 and had_place ~= 0 then place = math.min(place, score(0) - 1) end
 if had_place and score(had_place) ~= place then
   -- A repeat through another broker keeps the place; its own broker may move it.
   local waits = parse_waiter(owner, redis.call('HGET', WAITERS, owner))
   if waits and waits.broker == broker and not is_named(waits.info, broker, first_mark, last_mark) and
     is_marked_later(waits.info, info) then
-    return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''})
+    return held()
   end
   if not waits or waits.broker ~= broker then place = math.min(place, score(had_place) + 1) end
   redis.call('ZADD', QUEUE, str(place), owner)
   had_place = redis.call('ZRANK', QUEUE, owner)
 end
 
-local in_front = had_place or length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', str(place)) or 0
-if not had_place then me.ahead = in_front end
-if fits(h, me) then
-  if length == 0 then
-    local token = str(math.max(last + 1, least_token))
-    grant(h, me, token, keep, watchers)
-    return {GRANTED, NOW, token, NOW}
-  end
-  if not had_place and me.adaptive then
-    local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-    local who = parse_waiter(first, redis.call('HGET', WAITERS, first))
-    if who and who.adaptive and not turned_fair(who, tonumber(fair_after)) then me.ahead = 0 end
-  end
-  local o = {last = last, keep = keep, trusted = trusted == '1', broker = broker, me = me}
-  hand_off(h, o)
-  last = o.last
-  if o.changed then tell(watchers) end
-  if me.token then return {GRANTED, NOW, me.token, NOW} end
-  length, had_place = redis.call('ZCARD', QUEUE), had_place and redis.call('ZRANK', QUEUE, owner)
-  in_front = had_place or redis.call('ZCOUNT', QUEUE, '-inf', str(place))
+local function count_in_front()
+  return had_place or length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', str(place)) or 0
 end
+local in_front = count_in_front()
+if not had_place then me.ahead = in_front end
+-- include parts/grant_or_hand_off.lua
+if wait == '0' then return held() end
 local left = left_ms(h)
-if wait == '0' then return show(h, left, {HELD, NOW, left, length, h.kind or ''}) end
 
-local dead, since, entry, tail = {}, NOW, nil, 0
-if had_place then
-  entry = redis.call('HGET', WAITERS, owner)
-  local before = parse_waiter(owner, entry)
-  if before then since = str(before.since) end
-else
-  local limit = tonumber(max_waiters)
-  if length >= limit then dead = walk({[broker] = 'alive'}, nil, function() return true end) end
-  if length - #dead >= limit then return {QUEUE_FULL, NOW, length} end
+-- include parts/queue_room.lua
+local tail = 0
+if not had_place then
   local preferred = length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or 0
   if place < 0 and preferred > 0 then
     tail = score(preferred - 1)
@@ -182,11 +150,5 @@ else
   if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
   in_front, length = math.max(in_front - #dead, 0), length - #dead + 1
 end
-local new_entry = table.concat({broker, ttl, delay, want, since, info}, ';')
-redis.call('HSET', WAITERS, owner, new_entry, unpack(request and {request, owner} or {}))
-redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
-remove(dead)
-redis.call('PEXPIRE', QUEUE, slot_ms)
-redis.call('PEXPIRE', WAITERS, slot_ms)
-if new_entry ~= entry then tell(watchers) end -- a repeat may change nothing
+-- include parts/enqueue.lua
 return show(h, left, {QUEUED, NOW, in_front, left, length, str(last), str(place), str(tail), h.kind or ''})
