@@ -111,12 +111,16 @@ class HeartbeatAck(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., limits: _Optional[_Iterable[_Union[LeaseLimit, _Mapping]]] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
-    __slots__ = ["lock", "process"]
+    __slots__ = ["generation", "lock", "process", "request_id"]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     LOCK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    generation: int
     lock: _lock_pb2.LockSpec
     process: ProcessClaim
-    def __init__(self, lock: _Optional[_Union[_lock_pb2.LockSpec, _Mapping]] = ..., process: _Optional[_Union[ProcessClaim, _Mapping]] = ...) -> None: ...
+    request_id: str
+    def __init__(self, lock: _Optional[_Union[_lock_pb2.LockSpec, _Mapping]] = ..., process: _Optional[_Union[ProcessClaim, _Mapping]] = ..., request_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class HoldResponse(_message.Message):
     __slots__ = ["at_risk", "draining", "granted", "lost", "queued", "released", "renewed"]
@@ -311,7 +315,7 @@ class SessionEvent(_message.Message):
     def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[SessionOpened, _Mapping]] = ..., queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., refused: _Optional[_Union[_lock_pb2.Refusal, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., downgraded: _Optional[_Union[LeaseDowngraded, _Mapping]] = ..., authenticated: _Optional[_Union[_lock_pb2.Authenticated, _Mapping]] = ...) -> None: ...
 
 class SessionOpened(_message.Message):
-    __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "max_unanswered", "process_bound", "proof_valid_for", "session_id", "validity"]
+    __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "max_unanswered", "process_bound", "proof_valid_for", "session_id", "store_held_off", "store_id", "store_problem", "validity"]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
@@ -322,6 +326,9 @@ class SessionOpened(_message.Message):
     PROCESS_BOUND_FIELD_NUMBER: _ClassVar[int]
     PROOF_VALID_FOR_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    STORE_HELD_OFF_FIELD_NUMBER: _ClassVar[int]
+    STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    STORE_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     VALIDITY_FIELD_NUMBER: _ClassVar[int]
     broker_id: str
     features: _containers.RepeatedScalarFieldContainer[str]
@@ -333,8 +340,11 @@ class SessionOpened(_message.Message):
     process_bound: bool
     proof_valid_for: _duration_pb2.Duration
     session_id: str
+    store_held_off: bool
+    store_id: str
+    store_problem: str
     validity: _duration_pb2.Duration
-    def __init__(self, session_id: _Optional[str] = ..., broker_id: _Optional[str] = ..., validity: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., heartbeat_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., max_leases: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., identity: _Optional[str] = ..., process_bound: bool = ..., proof_valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_unanswered: _Optional[int] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., broker_id: _Optional[str] = ..., validity: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., heartbeat_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., max_leases: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., identity: _Optional[str] = ..., process_bound: bool = ..., proof_valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_unanswered: _Optional[int] = ..., store_id: _Optional[str] = ..., store_problem: _Optional[str] = ..., store_held_off: bool = ...) -> None: ...
 
 class SessionRequest(_message.Message):
     __slots__ = ["commands"]

@@ -9,7 +9,7 @@ namespace distlock::wire {
 
 // Locks of one AcquireLocks or AcquireRequest.
 inline constexpr size_t kMostLocksTogether = 64;
-// The largest message from a client, unless a broker's --max-message-bytes is higher.
+// The largest message from a client, unless a broker's --limits max-message-bytes=N is higher.
 inline constexpr size_t kMostMessageBytes = 64 * 1024;
 
 }  // namespace distlock::wire

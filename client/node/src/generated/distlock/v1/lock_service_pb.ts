@@ -22,6 +22,8 @@ export enum ReleaseOutcome {
 export interface HoldRequest {
   lock: LockSpec | undefined;
   process: ProcessClaim | undefined;
+  requestId: string;
+  generation: number;
 }
 
 export interface ProcessClaim {
@@ -138,6 +140,9 @@ export interface SessionOpened {
   processBound: boolean;
   proofValidFor: Duration | undefined;
   maxUnanswered: number;
+  storeId: string;
+  storeProblem: string;
+  storeHeldOff: boolean;
 }
 
 export interface AcquireQueued {
@@ -227,7 +232,7 @@ export interface DowngradeResponse {
 }
 
 function createBaseHoldRequest(): HoldRequest {
-  return { lock: undefined, process: undefined };
+  return { lock: undefined, process: undefined, requestId: "", generation: 0 };
 }
 
 export const HoldRequest: MessageFns<HoldRequest> = {
@@ -237,6 +242,12 @@ export const HoldRequest: MessageFns<HoldRequest> = {
     }
     if (message.process !== undefined) {
       ProcessClaim.encode(message.process, writer.uint32(18).fork()).join();
+    }
+    if (message.requestId !== "") {
+      writer.uint32(26).string(message.requestId);
+    }
+    if (message.generation !== 0) {
+      writer.uint32(32).int32(message.generation);
     }
     return writer;
   },
@@ -268,6 +279,22 @@ export const HoldRequest: MessageFns<HoldRequest> = {
             }
 
             message.process = ProcessClaim.decode(reader, reader.uint32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.requestId = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.generation = reader.int32();
             continue;
           }
         }
@@ -1388,6 +1415,9 @@ function createBaseSessionOpened(): SessionOpened {
     processBound: false,
     proofValidFor: undefined,
     maxUnanswered: 0,
+    storeId: "",
+    storeProblem: "",
+    storeHeldOff: false,
   };
 }
 
@@ -1425,6 +1455,15 @@ export const SessionOpened: MessageFns<SessionOpened> = {
     }
     if (message.maxUnanswered !== 0) {
       writer.uint32(88).int32(message.maxUnanswered);
+    }
+    if (message.storeId !== "") {
+      writer.uint32(98).string(message.storeId);
+    }
+    if (message.storeProblem !== "") {
+      writer.uint32(106).string(message.storeProblem);
+    }
+    if (message.storeHeldOff !== false) {
+      writer.uint32(112).bool(message.storeHeldOff);
     }
     return writer;
   },
@@ -1528,6 +1567,30 @@ export const SessionOpened: MessageFns<SessionOpened> = {
             }
 
             message.maxUnanswered = reader.int32();
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.storeId = reader.string();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.storeProblem = reader.string();
+            continue;
+          }
+          case 14: {
+            if (tag !== 112) {
+              break;
+            }
+
+            message.storeHeldOff = reader.bool();
             continue;
           }
         }
