@@ -90,6 +90,11 @@ core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_
   return owner;
 }
 
+core::OwnerId OwnerIdOnStream(const core::Acquire& acquire, std::string_view request_id, uint32_t generation) {
+  const bool is_one_try = acquire.max_wait == core::Duration::zero();
+  return request_id.empty() || is_one_try ? RandomOwnerId() : OwnerIdOfTry(acquire.name, request_id, generation);
+}
+
 AdoptionTries::AdoptionTries() : last_(0) {
   const core::OwnerId random = RandomOwnerId();
   std::memcpy(&last_, random.data() + core::kTryBytes, sizeof last_);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ids of owners and brokers. An owner id is the secret that proves ownership in the store; a holder id is its public
-// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, RandomHex and AdoptionTries(); any thread.
+// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, OwnerIdOnStream, RandomHex and AdoptionTries(); any
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "core/caller_messages.h"
 #include "core/lock_name.h"
 #include "core/types.h"
 
@@ -32,6 +34,9 @@ std::string RequestOf(std::string_view identity, std::string_view request_id);
 
 // Of one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
 core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation);
+
+// Of an acquire by Session or Hold: of a try of its request, or random where it has no place to keep.
+core::OwnerId OwnerIdOnStream(const core::Acquire& acquire, std::string_view request_id, uint32_t generation);
 
 // One try of an adoption.
 struct AdoptionTry {

@@ -55,6 +55,15 @@ TEST(Ids, TriesOfARequestShareHalfAnOwner) {
   EXPECT_TRUE(core::IsDetached(DetachedOwnerId()) && !core::IsRepeatable(DetachedOwnerId()));
 }
 
+TEST(Ids, OnlyWhatMayWaitUnderARequestHasAPlaceToKeep) {
+  core::Acquire acquire{.name = core::LockName::Encode("n", "a")};
+  EXPECT_TRUE(core::IsSameRequest(OwnerIdOnStream(acquire, "0123456789abcdef", 1),
+                                  OwnerIdOfTry(acquire.name, "0123456789abcdef", 2)));
+  EXPECT_FALSE(core::IsTry(OwnerIdOnStream(acquire, "", 1)));
+  acquire.max_wait = core::Duration::zero();
+  EXPECT_FALSE(core::IsTry(OwnerIdOnStream(acquire, "0123456789abcdef", 1)));
+}
+
 TEST(Ids, TriesOfAnAdoptionShareHalfAnOwnerAndAreNumbered) {
   const auto a = core::LockName::Encode("n", "a");
   const auto half = [](const core::OwnerId& owner) { return std::vector(owner.begin(), owner.begin() + 8); };

@@ -31,6 +31,8 @@ void HoldCall::Start() {
   contract::Validator check(frontend_.limits);
   core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/false);
   if (request.lock().reentrant()) check.Bad("lock.reentrant", "is for Session only: the stream of a Hold has one lock");
+  check.RequestId(request.request_id());
+  const uint32_t generation = check.Count(request.generation(), INT32_MAX, "generation");
   if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, acquire.name);
   std::optional<v1::Refusal> denied = frontend_.gate.CheckAcquire(visitor_, request.lock());
   if (denied) return Refuse(*denied, StreamClose::kDenied, acquire.name);
@@ -41,7 +43,9 @@ void HoldCall::Start() {
   }
   acquire.session = session_;
   acquire.request = 1;
-  acquire.owner = contract::RandomOwnerId();
+  acquire.owner =
+      contract::OwnerIdOnStream(acquire, contract::RequestOf(frontend_.OwnerIdentity(visitor_), request.request_id()),
+                                generation);
   const int shard = shards_.ShardOf(acquire.name);
   acquire.info = contract::MakeInfo(request.lock(), frontend_.broker_id, shard, visitor_.identity());
 

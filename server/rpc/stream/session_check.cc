@@ -87,13 +87,10 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::SessionCommand& command) 
   const std::string identity = visitor_.identity();
   const std::string request = contract::RequestOf(frontend_.OwnerIdentity(visitor_), request_id);
   const int shard = shards_.ShardOf(all.parts.front().name);
-  // One try has no place to keep.
-  const bool keeps_place = !request_id.empty() && all.parts.front().max_wait != core::Duration::zero();
   for (size_t i = 0; i < all.parts.size(); ++i) {
     all.parts[i].session = session_;
     all.parts[i].request = IdOf(command) + i;
-    all.parts[i].owner =
-        keeps_place ? contract::OwnerIdOfTry(all.parts[i].name, request, generation_) : contract::RandomOwnerId();
+    all.parts[i].owner = contract::OwnerIdOnStream(all.parts[i], request, generation_);
     all.parts[i].info = contract::MakeInfo(locks[static_cast<int>(i)], frontend_.broker_id, shard, identity);
   }
   if (ids == 1) return {IdOf(command), 1, std::move(all.parts.front())};

@@ -8,6 +8,13 @@ namespace {
 
 class Holding {
  public:
+  // Waits in the queue under this request_id.
+  Holding(TestBroker& broker, const std::string& key, const std::string& request_id, int32_t generation) {
+    request_.mutable_lock()->set_key(key);
+    request_.set_request_id(request_id);
+    request_.set_generation(generation);
+    stream_ = broker.locks().Hold(&context_, request_);
+  }
   Holding(TestBroker& broker, const std::string& key, bool one_try = false,
           v1::OnDisconnect on_disconnect = v1::ON_DISCONNECT_SAFE) {
     request_.mutable_lock()->set_key(key);
@@ -149,6 +156,58 @@ TEST(Hold, DrainSendsDrainingThenLost) {
   const v1::HoldResponse lost = hold.NextOf(v1::HoldResponse::kLost);
   EXPECT_EQ(lost.lost().reason(), v1::LOST_REASON_DRAINED);
   EXPECT_EQ(Details(hold.Finish()).facts["lost_reason"], "DRAINED");
+}
+
+constexpr char kRequest[] = "one request of a client";
+
+TEST(Hold, APlaceOutlivesItsStreamUnderItsRequestId) {
+  TestBroker broker;
+  const v1::Grant taken = broker.Take("a");
+  Holding first(broker, "a", kRequest, 0);
+  ASSERT_EQ(first.Next().queued().position(), 0);
+  Holding second(broker, "a");
+  ASSERT_EQ(second.Next().queued().position(), 1);
+  first.Cancel();
+  first.Finish();
+  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.sessions == 1; }));
+  Holding again(broker, "a", kRequest, 1);
+  const v1::HoldResponse queued = again.Next();
+  ASSERT_TRUE(queued.has_queued());
+  EXPECT_EQ(queued.queued().position(), 0) << "its place was given up with the stream";
+  broker.Release(taken.lease_id());
+  EXPECT_TRUE(again.Next().has_granted());
+}
+
+TEST(Hold, ARepeatTakesThePlaceOfAStreamThatLives) {
+  TestBroker broker;
+  broker.Take("a");
+  Holding first(broker, "a", kRequest, 0);
+  ASSERT_TRUE(first.Next().has_queued());
+  Holding again(broker, "a", kRequest, 1);
+  ASSERT_EQ(again.Next().queued().position(), 0);
+  first.NextOf(v1::HoldResponse::EVENT_NOT_SET);
+  EXPECT_EQ(Details(first.Finish()).reason, "CANCELLED");
+}
+
+TEST(Hold, ARepeatWaitsForTheGrantOfTheStreamBefore) {
+  TestBroker broker;
+  Holding first(broker, "a", kRequest, 0);
+  const v1::HoldResponse granted = first.Next();
+  ASSERT_TRUE(granted.has_granted());
+  Holding again(broker, "a", kRequest, 1);
+  ASSERT_TRUE(again.Next().has_queued()) << "two streams hold one lock";
+  broker.Release(granted.granted().lease_id());
+  EXPECT_GT(again.NextOf(v1::HoldResponse::kGranted).granted().fencing_token(), granted.granted().fencing_token());
+}
+
+TEST(Hold, ARequestIdIsChecked) {
+  TestBroker broker;
+  Holding little(broker, "a", "short", 0);
+  little.Next();
+  EXPECT_EQ(Details(little.Finish()).reason, "INVALID_ARGUMENT");
+  Holding less(broker, "a", kRequest, -1);
+  less.Next();
+  EXPECT_EQ(Details(less.Finish()).reason, "INVALID_ARGUMENT");
 }
 
 TEST(Hold, StreamsArePerPeerLimited) {

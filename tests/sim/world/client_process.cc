@@ -143,7 +143,7 @@ void ClientProcess::Number(Wish& wish) {
        .permits = wish.want.permits,
        .limit = wish.want.limit,
        .preferred = core::IsPreferred(wish.want),
-       .keeps_place = keeps_places() && KeepsPlace(wish) && !wish.together,
+       .keeps_place = keeps_place(wish) && KeepsPlace(wish) && !wish.together,
        .adaptive = wish.want.policy == core::Policy::kAdaptive});
   Note(wish, {.kind = RecordKind::kAsked, .value = wish.max_wait ? wish.max_wait->count() : -1});
   env_.Log([&] { return name() + " wants " + wish.key + " as " + LabelOf(wish); });

@@ -89,7 +89,8 @@ class ClientProcess : public Process {
   virtual bool detached() const { return false; }
   virtual bool by_heartbeat() const { return false; }
   virtual bool can_move() const { return false; }
-  virtual bool keeps_places() const { return false; }  // waits go on in the next session, which it opens at once
+  // The wait goes on in the next session or stream, which it opens at once.
+  virtual bool keeps_place(const Wish&) const { return false; }
   // Requests several locks, all or nothing. These wishes have the same max_wait. Only for kinds that support it.
   virtual bool takes_together() const { return false; }
   virtual void AskTogether(const std::vector<int64_t>& /*ids*/) {}

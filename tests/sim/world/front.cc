@@ -33,6 +33,14 @@ core::OwnerId Front::NewOwner() {
   return owner;
 }
 
+core::OwnerId Front::OwnerOf(const core::Acquire& acquire, const std::string& request_id, uint32_t generation) {
+  core::OwnerId owner = NewOwner();
+  // The part that tells the try is derived; the rest comes from the world's dice.
+  const core::OwnerId derived = contract::OwnerIdOnStream(acquire, request_id, generation);
+  if (core::IsTry(derived)) std::copy_n(derived.begin(), core::kTryBytes, owner.begin());
+  return owner;
+}
+
 core::SessionId Front::Accept(const WirePtr& wire, ListenerPtr listener) {
   const core::SessionId id = next_id_++;
   auto stream = std::make_unique<Stream>();
@@ -131,14 +139,8 @@ void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
     core::Acquire& part = all.parts[i];
     part.session = stream.id;
     part.request = IdOf(command) + i;
-    part.owner = NewOwner();
+    part.owner = OwnerOf(part, command.acquire().request_id(), stream.generation);
     part.ttl = Allowed(part.ttl);
-    const std::string& id = command.acquire().request_id();
-    if (!id.empty() && part.max_wait != core::Duration::zero()) {
-      // The part that tells the try is derived; the rest comes from the world's dice.
-      const core::OwnerId derived = contract::OwnerIdOfTry(part.name, id, stream.generation);
-      std::copy_n(derived.begin(), core::kTryBytes, part.owner.begin());
-    }
     part.info = InfoOf(specs[static_cast<int>(i)]);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);
     stream.answers[part.request] = Answered::kNot;

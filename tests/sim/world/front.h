@@ -51,7 +51,7 @@ class Front {
   // A new stream or call on that wire; returns its number.
   core::SessionId Accept(const WirePtr& wire, ListenerPtr listener);
   void Session(core::SessionId id, const v1::SessionRequest& request);
-  void Hold(core::SessionId id, const v1::LockSpec& spec);
+  void Hold(core::SessionId id, const v1::HoldRequest& request);
   void Watch(core::SessionId id, const std::string& key);
   void Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id);
   void Renew(core::SessionId id, const std::string& lease_id);
@@ -112,6 +112,7 @@ class Front {
   void SendToClient(Stream& stream, std::function<void(Listener&)> say);
   void CheckAnswer(Stream& stream, const core::Notify& notify);
   core::OwnerId NewOwner();
+  core::OwnerId OwnerOf(const core::Acquire& acquire, const std::string& request_id, uint32_t generation);
   std::string InfoOf(const v1::LockSpec& spec) const { return broker_id_ + ";" + spec.owner(); }
 
   Env& env_;

@@ -18,14 +18,15 @@ constexpr core::RequestId kOnly = 1;
 
 }  // namespace
 
-void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
+void Front::Hold(core::SessionId id, const v1::HoldRequest& request) {
+  const v1::LockSpec& spec = request.lock();
   Stream& stream = *streams_.at(id);
   stream.kind = Kind::kHold;
   contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/false);
   acquire.session = id;
   acquire.request = kOnly;
-  acquire.owner = NewOwner();
+  acquire.owner = OwnerOf(acquire, request.request_id(), static_cast<uint32_t>(request.generation()));
   acquire.info = InfoOf(spec);
   acquire.ttl = Allowed(acquire.ttl);
   stream.ttl = acquire.ttl;

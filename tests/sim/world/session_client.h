@@ -73,7 +73,7 @@ class SessionClient : public ClientProcess {
   bool Checks(Wish& wish) override;
   bool by_heartbeat() const override { return true; }
   bool can_move() const override { return true; }
-  bool keeps_places() const override { return true; }
+  bool keeps_place(const Wish&) const override { return true; }
   size_t most_wishes() const override { return 2; }
   void OnResumed() override;
 
