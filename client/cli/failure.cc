@@ -42,15 +42,6 @@ bool IsOfStore(const Failure& failure) {
   return absl::StartsWith(failure.reason, "STORE_") || failure.reason == "QUORUM_NOT_REACHED";
 }
 
-// A wait that ran out ends with the advice to ask the holder, and a lock that is only blocked has none.
-std::string MessageOf(const Refusal& refusal) {
-  constexpr absl::string_view kAboutHolder = ", or ask its holder";
-  std::string message = refusal.message;
-  if (!refusal.holders.empty() || !absl::EndsWith(message, kAboutHolder)) return message;
-  message.resize(message.size() - kAboutHolder.size());
-  return message + (refusal.block ? ", or end the block: distlockctl force-release" : "");
-}
-
 }  // namespace
 
 int ExitCodeOf(RefusalReason reason) {
@@ -63,7 +54,7 @@ int ExitCodeOf(RefusalReason reason) {
 Failure FailureFrom(const Refusal& refusal) {
   Failure failure;
   failure.reason = refusal.reason == RefusalReason::kUnreachable ? "UNAVAILABLE" : Name(refusal.reason);
-  failure.message = MessageOf(refusal);
+  failure.message = refusal.message;
   failure.exit_code = ExitCodeOf(refusal.reason);
   if (!refusal.holders.empty()) failure.holder = refusal.holders.front().owner;
   if (refusal.retry_after) failure.retry_after = std::chrono::duration_cast<Millis>(*refusal.retry_after);

@@ -57,11 +57,18 @@ std::string HeldMessage(const core::Refused& refused, const std::string& lock) {
                       QueueNote(refused.queue_length), "; retry later, or set max_wait to wait in the queue");
 }
 
+// Follows "wait longer". A lock that is only blocked, or reserved for the head of its queue, has no holder.
+const char* WhomToAsk(const core::HolderList& holders) {
+  const bool is_held = std::ranges::any_of(holders, [](const auto& view) { return !IsBlocked(view.owner); });
+  if (is_held) return ", or ask its holder";
+  return holders.empty() ? "" : ", or end the block: distlockctl force-release";
+}
+
 std::string TimeoutMessage(const core::Refused& refused, const std::string& lock) {
   const std::string by = HeldBy(refused.holders);
   return absl::StrCat(lock, " was not free within max_wait (waited ", Show(refused.waited),
                       "): ", by.empty() ? "not granted" : by, QueueNote(refused.queue_length),
-                      "; wait longer, or ask its holder");
+                      "; wait longer", WhomToAsk(refused.holders));
 }
 
 std::string Because(const std::string& cause) { return cause.empty() ? "" : absl::StrCat(": ", CleanText(cause)); }
@@ -147,7 +154,7 @@ v1::Refusal DrainingRefusal() {
 
 v1::Refusal OverloadRefusal() {
   return MakeRefusal(RefusalReason::kQuotaExceeded,
-                     "this broker is overloaded (its mailbox is full, see --mailbox-capacity): nothing was done, retry",
+                     "this broker is overloaded (its mailbox is full, limit mailbox-capacity): nothing was done, retry",
                      kRetryOverload);
 }
 

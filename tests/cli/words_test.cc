@@ -91,15 +91,6 @@ TEST(FailureOf, DetailsBecomePartOfTheMessage) {
             "\"retry_after_ms\":12000}}\n");
 }
 
-TEST(FailureOf, AWaitThatRanOutSaysWhatToDo) {
-  Refusal refusal{.reason = RefusalReason::kWaitTimeout, .message = "k: not granted; wait longer, or ask its holder"};
-  EXPECT_EQ(FailureFrom(refusal).message, "k: not granted; wait longer") << "nobody is known to hold it";
-  refusal.block = LockBlock{};
-  EXPECT_EQ(FailureFrom(refusal).message, "k: not granted; wait longer, or end the block: distlockctl force-release");
-  refusal.holders = {{.owner = "bob"}};
-  EXPECT_EQ(FailureFrom(refusal).message, refusal.message);
-}
-
 TEST(FailureOf, ABrokenConnectionIsNamedAsSuch) {
   const Failure failure = FailureFrom(Refusal{.reason = RefusalReason::kUnreachable, .message = "reset"});
   EXPECT_EQ(DescribeText(failure), "distlockctl: reset (UNAVAILABLE)\n");

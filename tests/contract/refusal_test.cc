@@ -31,7 +31,7 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
   using core::RefusalReason;
   const std::vector<Row> table = {
       {RefusalReason::kLockHeld, "LOCK_HELD", absl::StatusCode::kAborted, "retry later, or set max_wait"},
-      {RefusalReason::kWaitTimeout, "WAIT_TIMEOUT", absl::StatusCode::kAborted, "wait longer, or ask its holder"},
+      {RefusalReason::kWaitTimeout, "WAIT_TIMEOUT", absl::StatusCode::kAborted, "not granted; wait longer"},
       {RefusalReason::kLeaseLost, "LEASE_LOST", absl::StatusCode::kAborted, "was lost"},
       {RefusalReason::kNotHolder, "NOT_HOLDER", absl::StatusCode::kFailedPrecondition, "acquire again"},
       {RefusalReason::kForeignKey, "FOREIGN_KEY", absl::StatusCode::kFailedPrecondition, "--key-prefix"},
@@ -109,6 +109,17 @@ TEST(Refusals, OfAMinHoldSayWhoRanAndWhenTheNextMay) {
   blocked.time_left = std::chrono::seconds(29);
   const core::Refused later{.reason = core::RefusalReason::kLockHeld, .holders = {blocked}};
   EXPECT_THAT(RefusalOf(later, kName).message(), testing::HasSubstr("ran 24 h ago, next in 29 s"));
+}
+
+TEST(Refusals, AWaitThatRanOutSaysWhomToAsk) {
+  core::HolderView blocked = Holder("gone");
+  blocked.owner = {};
+  const auto message = [](core::HolderList holders) {
+    return RefusalOf({.reason = core::RefusalReason::kWaitTimeout, .holders = std::move(holders)}, kName).message();
+  };
+  EXPECT_THAT(message({}), testing::EndsWith("not granted; wait longer")) << "nobody is known to hold it";
+  EXPECT_THAT(message({blocked}), testing::EndsWith("wait longer, or end the block: distlockctl force-release"));
+  EXPECT_THAT(message({blocked, Holder("job-7")}), testing::EndsWith("wait longer, or ask its holder"));
 }
 
 TEST(Refusals, ABlockedShareIsNotTheOneThatIsNamed) {
