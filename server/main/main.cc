@@ -192,6 +192,7 @@ int Serve(const ops::Options& options) {
                           .started = absl::Now(),
                           .wait_replicas = setup->options.wait_replicas,
                           .store_nodes = [&recorder] { return recorder.StoreNodes(); },
+                          .store_id = [id = setup->options.locks.schema.id] { return store::StoreIdText(*id); },
                           .listen = {},
                           .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
                           .reload = [&access](Reloader::Answer answer) { access.reloader.Ask(std::move(answer)); }});

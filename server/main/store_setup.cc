@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/store_setup.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "contract/ids.h"
+#include "contract/sha256.h"
 #include "core/lock_name.h"
 #include "main/settings.h"
 #include "ops/log.h"
@@ -142,10 +147,29 @@ void PlayAnotherRelease(store::SchemaOptions& schema) {
   if (absl::SimpleAtoi(ends.first, &played.oldest) && absl::SimpleAtoi(ends.second, &played.newest)) schema = played;
 }
 
+// A quorum has its id from what all its brokers are told, because a server that turns out to belong to another one must
+// not be given an id.
+void SetStoreId(StoreSetup& setup) {
+  store::SchemaOptions& schema = setup.options.locks.schema;
+  const store::StoreUrl& url = setup.options.url;
+  const auto hex = [](const std::string& id) { return std::strtoull(id.c_str(), nullptr, 16); };
+  if (url.topology != store::StoreUrl::Topology::kQuorum) {
+    schema.new_id = hex(contract::RandomHex(8));
+    schema.several_have_id = url.topology == store::StoreUrl::Topology::kCluster;
+    return;
+  }
+  std::vector<std::string> about{setup.options.locks.key_prefix};
+  for (const store::ServerAddress& server : url.servers) about.push_back(server.Text());
+  std::sort(about.begin() + 1, about.end());
+  const auto digest = contract::Sha256(absl::StrJoin(about, "\n"));
+  *schema.id = hex(absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), 8)));
+}
+
 absl::Status SetSchema(const ops::Options& options, store::SchemaTask task, StoreSetup& setup) {
   store::SchemaOptions& schema = setup.options.locks.schema;
   schema.task = task;
   schema.known = std::make_shared<std::atomic<uint32_t>>(0);
+  schema.id = std::make_shared<std::atomic<uint64_t>>(0);
   PlayAnotherRelease(schema);
   if (task == store::SchemaTask::kServe) return absl::OkStatus();
   if (options.redis.empty()) {
@@ -190,6 +214,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
   if (absl::Status fits = CheckQuorumOptions(options, setup, purpose.quorum_check); !fits.ok()) return fits;
+  SetStoreId(setup);
   setup.options.quorum_check = purpose.quorum_check;
   setup.options.usual_ttl = ToCore(options.default_ttl);
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);

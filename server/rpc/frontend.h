@@ -4,9 +4,11 @@
 // so a sink may post to them after its call has ended. Any thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "contract/limits.h"
 #include "door/deaths.h"
@@ -16,6 +18,7 @@
 #include "rpc/known_callers.h"
 #include "rpc/listings.h"
 #include "shard/shard_set.h"
+#include "store/node_status.h"
 
 namespace distlock::rpc {
 
@@ -76,6 +79,8 @@ struct Frontend {
   const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
   Inside inside;
   KnownCallers known_callers;
+  std::function<std::string()> store_id;                        // of BrokerFacts; may be empty
+  std::function<std::vector<store::NodeStatus>()> store_nodes;  // the same
   door::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
 
   // For contract::RequestOf.

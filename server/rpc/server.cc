@@ -51,6 +51,8 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFact
       locks_(frontend_),
       admin_service_(frontend_, facts_, admin.gate),
       health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
+  frontend_.store_id = facts_.store_id;
+  frontend_.store_nodes = facts_.store_nodes;
   facts_.listen = bound_.get_future().share();
 }
 

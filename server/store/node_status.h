@@ -59,4 +59,17 @@ inline std::string WhyNoWrites(const std::vector<NodeStatus>& nodes) {
   return independent && taking > nodes.size() / 2 ? "" : why;
 }
 
+// Nobody is newly granted a lock, of some servers' locks at least, although the store answers.
+inline bool IsHeldOff(const std::vector<NodeStatus>& nodes) {
+  size_t up = 0;
+  size_t held_off = 0;
+  bool independent = false;
+  for (const NodeStatus& node : nodes) {
+    independent |= node.independent;
+    up += node.state == NodeStatus::State::kUp && node.not_counted.empty() ? 1 : 0;
+    held_off += node.state == NodeStatus::State::kHeldOff || !node.not_counted.empty() ? 1 : 0;
+  }
+  return independent ? up <= nodes.size() / 2 && up + held_off > nodes.size() / 2 : held_off > 0;
+}
+
 }  // namespace distlock::store

@@ -5,8 +5,11 @@
 #pragma once
 
 #include <atomic>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
+#include <string>
 
 #include "core/types.h"
 
@@ -25,9 +28,20 @@ struct SchemaOptions {
   uint32_t oldest = kOldestSchema;
   uint32_t newest = kNewestSchema;
   uint32_t upgrade_to = 0;  // of both upgrade tasks
+  // The store's id, as its servers show it; 0: not known yet. All shards share it.
+  std::shared_ptr<std::atomic<uint64_t>> id;
+  uint64_t new_id = 0;          // a store without an id gets this one; 0: ids are neither read nor written
+  bool several_have_id = false;  // several servers, which are to show one id
   // What some server of the store was last seen to write, 0: not known yet. A server that has forgotten its mark gets
   // this one again. All shards share it; unset: each server's connection remembers for itself.
   std::shared_ptr<std::atomic<uint32_t>> known;
 };
+
+// As people and clients are shown it; "" for 0.
+inline std::string StoreIdText(uint64_t id) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, id);
+  return id == 0 ? "" : text;
+}
 
 }  // namespace distlock::store

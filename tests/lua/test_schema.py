@@ -9,13 +9,15 @@ HOUR_MS = 3_600_000
 MONTH_MS = 30 * 24 * HOUR_MS
 
 
-def announce(redis, newest, oldest=1, want=0, ask=0, who=1, recent=HOUR_MS, old=26 * HOUR_MS):
+def announce(redis, newest, oldest=1, want=0, ask=0, who=1, recent=HOUR_MS, old=26 * HOUR_MS,
+             least_id="", new_id=""):
     """What the script says, as numbers where they are numbers."""
-    reply = redis("EVALSHA", SHA["schema"], 1, MARK, broker(who), oldest, newest, want, ask, MONTH_MS, recent, old)
-    code, _, writes, reads_from, since, reads, at, blocker, refusal = reply
+    reply = redis("EVALSHA", SHA["schema"], 1, MARK, broker(who), oldest, newest, want, ask, MONTH_MS, recent, old,
+                  least_id, new_id)
+    code, _, writes, reads_from, since, reads, at, blocker, refusal, store_id = reply
     assert code == SCHEMA
     return {"writes": int(writes), "reads_from": int(reads_from), "since": int(since), "reads": int(reads),
-            "at": int(at), "blocker": blocker.decode(), "refusal": refusal.decode()}
+            "at": int(at), "blocker": blocker.decode(), "refusal": refusal.decode(), "id": store_id.decode()}
 
 
 def fields(redis):
@@ -33,6 +35,23 @@ def test_a_store_without_a_mark_gets_the_oldest_that_its_first_broker_reads(redi
     assert announce(redis, newest=2)["writes"] == 1
     assert fields(redis)["reads_from"] == "1" and fields(redis)["reads:2"].endswith(f";{broker(1)}")
     assert 0 < redis("PTTL", MARK) <= MONTH_MS
+
+
+def test_a_store_keeps_the_id_of_its_first_broker(redis):
+    assert announce(redis, newest=1)["id"] == "" and "id" not in fields(redis), "a quorum's server has none"
+    first, second = "0" * 15 + "5", "0" * 15 + "3"
+    assert announce(redis, newest=1, new_id=first)["id"] == first == fields(redis)["id"]
+    assert announce(redis, newest=1, new_id=second)["id"] == first
+    assert announce(redis, newest=1)["id"] == first
+    redis("DEL", MARK)
+    assert announce(redis, newest=1, ask=1, new_id=second)["id"] == "" and redis("EXISTS", MARK) == 0
+
+
+def test_several_servers_come_to_show_the_least_id(redis):
+    low, middle, high = ("0" * 15 + digit for digit in "358")
+    assert announce(redis, newest=1, new_id=middle, least_id=high)["id"] == middle
+    assert announce(redis, newest=1, new_id=high, least_id=low)["id"] == low == fields(redis)["id"]
+    assert announce(redis, newest=1, new_id=middle, least_id=middle)["id"] == low
 
 
 def test_who_cannot_read_the_store_is_told_and_not_entered(redis):
@@ -76,5 +95,5 @@ def test_a_full_server_keeps_its_mark(redis):
 
 def test_a_hash_of_others_is_left_alone(redis):
     redis("HSET", MARK, "a", "b")
-    reply = redis("EVALSHA", SHA["schema"], 1, MARK, broker(1), 1, 1, 0, 0, MONTH_MS, HOUR_MS, HOUR_MS)
+    reply = redis("EVALSHA", SHA["schema"], 1, MARK, broker(1), 1, 1, 0, 0, MONTH_MS, HOUR_MS, HOUR_MS, "", "")
     assert reply[0] == FOREIGN and reply[3] == b"shape" and fields(redis) == {"a": "b"}

@@ -26,6 +26,8 @@ struct BrokerFacts {
   int wait_replicas = 0;  // that confirm each grant
   // The servers of the store as they are now. Any thread.
   std::function<std::vector<store::NodeStatus>()> store_nodes;
+  // SessionOpened.store_id; empty: not known. Any thread.
+  std::function<std::string()> store_id;
   // Addresses as bound. Set by the Server; ready soon after its first calls come in.
   std::shared_future<std::vector<std::string>> listen;
   // Starts the same drain as SIGTERM. `timeout` unset: the daemon's own. Returns the timeout in force.

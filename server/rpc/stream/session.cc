@@ -22,6 +22,15 @@ namespace {
 
 constexpr uint64_t kMaxId = std::numeric_limits<int64_t>::max();
 
+void ShowStore(const Frontend& frontend, v1::SessionOpened* opened) {
+  if (frontend.store_id) opened->set_store_id(frontend.store_id());
+  for (const shard::ShardStatus& shard : frontend.shards.Status()) {
+    if (!shard.store_up) opened->set_store_problem(contract::CleanText(shard.store_problem));
+  }
+  const bool is_up = opened->store_problem().empty();
+  if (frontend.store_nodes && is_up) opened->set_store_held_off(store::IsHeldOff(frontend.store_nodes()));
+}
+
 std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; ids of commands start at 1"); }
 
 }  // namespace
@@ -92,6 +101,8 @@ std::optional<SessionCall::Stop> SessionCall::Open(const v1::SessionCommand& com
   check.Count(command.open().generation(), INT32_MAX, "open.generation");
   if (!check.ok()) return Stop{check.Refusal()};
   opened_ = true;
+  auto event = std::make_unique<v1::SessionEvent>();
+  ShowStore(frontend_, event->mutable_opened());
   bool posted = false;
   {
     std::lock_guard lock(mu_);
@@ -99,7 +110,6 @@ std::optional<SessionCall::Stop> SessionCall::Open(const v1::SessionCommand& com
     posted = OpenOn(0);
     client_ = command.open().client();
     generation_ = static_cast<uint32_t>(command.open().generation());
-    auto event = std::make_unique<v1::SessionEvent>();
     event->mutable_opened()->set_session_id(public_id());
     event->mutable_opened()->set_broker_id(frontend_.broker_id);
     *event->mutable_opened()->mutable_validity() = contract::ToProto(frontend_.limits.validity);

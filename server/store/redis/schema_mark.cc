@@ -2,6 +2,7 @@
 #include "store/redis/schema_mark.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -28,6 +29,12 @@ core::Duration OldData(const LockOptions& locks) {
   core::Duration keep = locks.token_keep;
   for (const auto& [name, of_namespace] : locks.token_keep_of) keep = std::max(keep, of_namespace);
   return keep + kLongestLease;
+}
+
+uint64_t ReadId(std::string_view text) {
+  uint64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id, 16);
+  return error == std::errc() && end == text.data() + text.size() ? id : 0;
 }
 
 std::optional<uint32_t> Schema(const ReplyArray& reply, size_t i) {
@@ -65,6 +72,7 @@ SchemaMark::SchemaMark(CommandSender* sender, ScriptCaller* scripts, const std::
       broker_id_(options.locks.broker_id),
       old_data_(OldData(options.locks)),
       known_(options.locks.schema.known ? options.locks.schema.known : std::make_shared<std::atomic<uint32_t>>(0)),
+      id_(options.locks.schema.id ? options.locks.schema.id : std::make_shared<std::atomic<uint64_t>>(0)),
       key_(Keys(options.locks.key_prefix).Schema()),
       timer_(timers->Make([this] { Ask(); })) {}
 
@@ -93,10 +101,24 @@ void SchemaMark::Ask() {
   call.Arg(options_.oldest).Arg(options_.newest).Arg(want);
   call.Arg(options_.task == SchemaTask::kAskUpgrade ? "1" : "0");
   call.Arg(CeilMs(kMarkLives)).Arg(CeilMs(kRecent)).Arg(CeilMs(old_data_));
+  AddIds(call);
   scripts_->Call(lua::kSchema, std::move(call).Build(), [this, connection = connection_](const Answer& answer) {
     if (connection == connection_ && answer.kind == Answer::Kind::kReply) OnAnswer(answer);
   });
   sender_->Flush();
+}
+
+void SchemaMark::AddIds(CommandBuilder& call) const {
+  const uint64_t known = options_.new_id == 0 ? 0 : id_->load();
+  call.Arg(options_.several_have_id ? StoreIdText(known) : "").Arg(StoreIdText(known == 0 ? options_.new_id : known));
+}
+
+void SchemaMark::NoteId(uint64_t id) const {
+  if (id == 0 || options_.new_id == 0) return;
+  uint64_t known = id_->load();
+  const auto counts = [&] { return !options_.several_have_id || known == 0 || id < known; };
+  while (counts() && !id_->compare_exchange_weak(known, id)) {
+  }
 }
 
 void SchemaMark::OnAnswer(const Answer& answer) {
@@ -120,7 +142,7 @@ absl::Status SchemaMark::OnReply(const redisReply& raw) {
   }
   const auto time = Number(reply, 1), since = Number(reply, 4), blocker_at = Number(reply, 6);
   const auto writes = Schema(reply, 2), reads_from = Schema(reply, 3), blocker_reads = Schema(reply, 5);
-  if (reply.Integer(0) != kSchema || reply.size() != 9 || !time || !since || !blocker_at || !writes || !reads_from ||
+  if (reply.Integer(0) != kSchema || reply.size() != 10 || !time || !since || !blocker_at || !writes || !reads_from ||
       !blocker_reads) {
     return absl::UnavailableError("the server's answer to the schema script has an unknown shape");
   }
@@ -131,10 +153,12 @@ absl::Status SchemaMark::OnReply(const redisReply& raw) {
                   *blocker_reads,
                   AsStoreTime(*blocker_at),
                   std::string(reply.String(7).value_or("")),
-                  std::string(reply.String(8).value_or(""))};
+                  std::string(reply.String(8).value_or("")),
+                  ReadId(reply.String(9).value_or(""))};
   refusal_ = RefusalText(read.refusal);
   absl::Status status = Judge(read);
   if (status.ok()) known_->store(read.writes);
+  if (status.ok()) NoteId(read.id);
   return status;
 }
 

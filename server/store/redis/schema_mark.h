@@ -55,6 +55,7 @@ class SchemaMark {
     core::StoreTime blocker_at;
     std::string blocker;  // its id
     std::string refusal;  // why the server does not write the mark
+    uint64_t id = 0;      // of the store; 0: it has none
   };
 
   void Ask();
@@ -63,6 +64,8 @@ class SchemaMark {
   absl::Status Judge(const Read& read) const;
   absl::Status JudgeUpgrade(const Read& read) const;
   void EndRound(core::Duration next);
+  void AddIds(CommandBuilder& call) const;
+  void NoteId(uint64_t id) const;
 
   // Const after construction.
   CommandSender* const sender_;
@@ -72,6 +75,7 @@ class SchemaMark {
   const std::string broker_id_;
   const core::Duration old_data_;  // data of the schema before may be there for so long after an upgrade
   const std::shared_ptr<std::atomic<uint32_t>> known_;
+  const std::shared_ptr<std::atomic<uint64_t>> id_;
 
   std::string key_;
   uint64_t connection_ = 0;  // counts Begin and Stop
