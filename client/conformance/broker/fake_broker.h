@@ -50,6 +50,7 @@ class FakeBroker final : public v1::LockService::WithCallbackMethod_Session<v1::
     int32_t max_leases = 0;             // 0: not told
     int32_t max_unanswered = 0;         // 0: not told
     std::vector<std::string> features{"adopt"};
+    std::string store_id;
     bool answer_heartbeats = true;
     bool answer_open = true;
     bool grant = true;  // false: acquires get no answer

@@ -42,6 +42,7 @@ void FakeBroker::Handle(Peer& session, const v1::SessionCommand& command, v1::Se
       v1::SessionOpened* opened = out.mutable_events()->rbegin()->mutable_opened();
       SetMillis(behaviour_.validity_ms, opened->mutable_validity());
       for (const std::string& feature : behaviour_.features) opened->add_features(feature);
+      opened->set_store_id(behaviour_.store_id);
       opened->set_max_message_bytes(behaviour_.max_message_bytes);
       opened->set_max_leases(behaviour_.max_leases);
       opened->set_max_unanswered(behaviour_.max_unanswered);

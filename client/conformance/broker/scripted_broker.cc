@@ -107,6 +107,7 @@ const std::map<std::string, std::function<void(Behaviour&, const json&)>>& Switc
       {"answer_open", [](Behaviour& b, const json& to) { to.get_to(b.answer_open); }},
       {"answer_releases", [](Behaviour& b, const json& to) { to.get_to(b.answer_releases); }},
       {"features", [](Behaviour& b, const json& to) { to.get_to(b.features); }},
+      {"store_id", [](Behaviour& b, const json& to) { to.get_to(b.store_id); }},
       {"grant", [](Behaviour& b, const json& to) { to.get_to(b.grant); }},
       {"heartbeat_interval_ms", [](Behaviour& b, const json& to) { to.get_to(b.heartbeat_interval_ms); }},
       {"max_leases", [](Behaviour& b, const json& to) { to.get_to(b.max_leases); }},

@@ -43,6 +43,7 @@ export class Lease {
   phase = Phase.WAITING;
   deadline = 0;
   leaseId = '';
+  store = ''; // of the session that had it last
   holderId = '';
   token = 0;
   waited = 0;
@@ -172,6 +173,7 @@ export class Link {
   streaming = false; // there is a stream, opened or not
   opened = false;
   adopts = false;
+  store = ''; // the id of the broker's store; '': not known
   authenticates = false;
   shown: string | undefined; // the proof that the broker was shown last; undefined: it wants to see it again
   proof = 0; // id of the command that brought it; 0: the call did

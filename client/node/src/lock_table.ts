@@ -202,6 +202,7 @@ export class LockTable extends MovingTable {
     link.opened = true;
     link.onEvent(0);
     link.adopts = opened.features.includes('adopt');
+    link.store = opened.storeId;
     link.authenticates = opened.features.includes('authenticate');
     link.mostAhead = opened.maxUnanswered > 0 ? opened.maxUnanswered : MOST_AHEAD;
     link.maxBytes = opened.maxMessageBytes || link.maxBytes;
@@ -243,6 +244,7 @@ export class LockTable extends MovingTable {
   private take(link: Link, lease: Lease, grant: Grant, now: number): void {
     lease.former = undefined;
     lease.leaseId = grant.leaseId;
+    lease.store = link.store;
     lease.holderId = grant.holderId;
     lease.token = grant.fencingToken;
     lease.waited = fromWire(grant.waited);

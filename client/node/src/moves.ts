@@ -55,7 +55,8 @@ export abstract class MovingTable extends TableBase {
       if (lease.link === link && lease.change === undefined) continue;
       this.moving ||= lease.link !== link;
       if (!ready || !this.mayMove(lease)) continue;
-      if (link.adopts) this.move(this.holdsOf(lease), link, now);
+      if (lease.store !== '' && link.store !== '' && lease.store !== link.store) this.tellDrained(lease, now);
+      else if (link.adopts) this.move(this.holdsOf(lease), link, now);
       else this.stay(lease, now);
     }
     for (const back of ready ? this.leftovers.splice(0) : []) {
@@ -110,6 +111,7 @@ export abstract class MovingTable extends TableBase {
     this.live.set(lease.id, lease);
     this.unaskMove(lease);
     lease.link = link;
+    lease.store = link.store || lease.store;
     lease.moveKey = '';
     lease.risk = undefined;
     lease.leaseId = grant.leaseId;
@@ -170,6 +172,11 @@ export abstract class MovingTable extends TableBase {
     lease.stays = true;
     lease.moveKey = '';
     this.sendDowngrades(lease);
+    this.tellDrained(lease, now);
+  }
+
+  /** The program hears of the drain after all, once: something does not move. */
+  private tellDrained(lease: Lease, now: number): void {
     if (lease.link !== undefined && lease.link.drainedAt !== NEVER) {
       this.tell(this.settings.onDraining, Math.max(lease.link.drainedAt - now, 0));
       lease.link.drainedAt = NEVER;

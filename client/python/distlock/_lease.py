@@ -78,7 +78,7 @@ class Lease:
 
     __slots__ = ("id", "request", "spec", "phase", "deadline", "ends", "on_end", "lease_id", "holder_id", "token",
                  "hold_count", "waited", "risk", "downgraded", "mode_unsure", "downgrades", "downgrading", "stays",
-                 "link", "to_id", "move_key", "former", "crossed", "change", "owner")
+                 "link", "store", "to_id", "move_key", "former", "crossed", "change", "owner")
 
     def __init__(self, request: Request, spec: lock_pb2.LockSpec) -> None:
         self.id = self.deadline = self.token = self.waited = 0
@@ -94,6 +94,7 @@ class Lease:
         self.downgrading = 0  # sent, not answered
         self.stays = False  # no session can adopt it
         self.link: Optional[Link] = None  # the session that has it; None: its former promise is all that is left
+        self.store = ""  # of the session that had it last
         self.to_id, self.move_key = 0, ""  # of its last adoption; the key is kept until one has succeeded
         self.former: Optional[Link] = None  # of a waiting one: the session it has left, until the next has its place
         self.crossed = False  # that session has granted it: to be given back there
@@ -189,6 +190,7 @@ class Link:
         self._commands_ahead = 0
         self.most_ahead, self.max_bytes = MOST_AHEAD, FIRST_MAX_BYTES
         self.validity = self.interval = 0
+        self.store = ""  # the id of the broker's store; "": not known
         self.shown: Optional[str] = None  # the token that the broker was told
         self.session = SessionBelief(now, grace)
         self.streaming = streaming

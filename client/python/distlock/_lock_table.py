@@ -199,6 +199,7 @@ class LockTable(MovingTable):
     def on_opened(self, link: Link, _: int, opened: wire.SessionOpened, now: int, fx: Effects) -> None:
         link.opened = True
         link.adopts, link.authenticates = "adopt" in opened.features, "authenticate" in opened.features
+        link.store = opened.store_id
         link.max_bytes = opened.max_message_bytes or link.max_bytes
         link.most_ahead = opened.max_unanswered or MOST_AHEAD
         link.validity = _convert.duration_ns(opened.validity) or DEFAULT_VALIDITY
@@ -240,7 +241,7 @@ class LockTable(MovingTable):
             lease.lease_id, lease.holder_id, lease.token = grant.lease_id, grant.holder_id, grant.fencing_token
             lease.waited, lease.hold_count = _convert.duration_ns(grant.waited), max(grant.hold_count, 1)
             lease.deadline = link.session.deadline_of(grant.echo_seq, _convert.duration_ns(grant.valid_for))
-            lease.phase = Phase.GRANTED
+            lease.phase, lease.store = Phase.GRANTED, link.store
             link.beat_before_half(lease.deadline, now, granted=True)
             self._deliver(lease.request, now, fx)
 

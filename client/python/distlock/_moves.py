@@ -62,7 +62,9 @@ class MovingTable(TableBase):
             if not ready or lease.stays or self.adopter(lease) is not None or (
                     lease.link is not None and (lease.link.leaving or not lease.link.adopts)):
                 continue
-            if link.adopts:
+            if lease.store and link.store and lease.store != link.store:  # nobody there has heard of it
+                self.tell_drained(lease, now, fx)
+            elif link.adopts:
                 groups.setdefault(lease.grant, []).append(lease)
             else:
                 self.stay(lease, now, fx)
@@ -124,6 +126,7 @@ class MovingTable(TableBase):
         self.live[lease.to_id] = self.live.pop(lease.id)
         lease.id = lease.to_id
         lease.link, lease.move_key, lease.risk = link, "", None
+        lease.store = link.store or lease.store
         lease.lease_id, lease.holder_id = grant.lease_id, grant.holder_id
         if grant.fencing_token != lease.token:
             self.end(lease, "TAKEN", "it was adopted under another fencing token", fx)
@@ -172,6 +175,10 @@ class MovingTable(TableBase):
         """No broker can adopt it: it stays where it is, and is lost when that broker goes."""
         lease.stays, lease.move_key = True, ""
         self.send_downgrades(lease)
+        self.tell_drained(lease, now, fx)
+
+    def tell_drained(self, lease: Lease, now: int, fx: Effects) -> None:
+        """The program hears of the drain after all, once: something does not move."""
         if lease.link is not None and lease.link.drained_at != NEVER:
             fx.append((self.tell_draining, (max(lease.link.drained_at - now, 0),)))
             lease.link.drained_at = NEVER

@@ -372,7 +372,7 @@ func main() {
 		work(os.Args[1], os.Args[2:])
 		return
 	}
-	say("ready", object{"language": "Go", "features": []string{"cancel", "queued", "many", "worker"}})
+	say("ready", object{"language": "Go", "features": []string{"cancel", "queued", "many", "stores", "worker"}})
 	made := driver{entries: map[string]*entry{}}
 	lines := bufio.NewReader(os.Stdin)
 	for {

@@ -338,7 +338,7 @@ public final class Driver {
       work(args[0], List.of(args).subList(1, args.length));
       System.exit(0);
     }
-    say("ready", "language", "Java", "features", List.of("cancel", "queued", "many", "ordered", "worker"));
+    say("ready", "language", "Java", "features", List.of("cancel", "queued", "many", "ordered", "stores", "worker"));
     Driver driver = new Driver();
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String text; (text = lines.readLine()) != null; ) {

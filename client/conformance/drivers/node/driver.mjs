@@ -161,7 +161,7 @@ async function work({address, keys}) {
 }
 
 function drive() {
-  say('ready', {language: 'Node.js', features: ['cancel', 'queued', 'many', 'ordered', 'worker']});
+  say('ready', {language: 'Node.js', features: ['cancel', 'queued', 'many', 'ordered', 'stores', 'worker']});
   const lines = createInterface({input: process.stdin});
   lines.on('line', async text => {
     try {

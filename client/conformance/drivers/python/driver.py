@@ -307,7 +307,8 @@ async def main():
     lines = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     driver = Driver()
-    say("ready", language="Python, asyncio", features=["cancel", "fork", "queued", "many", "ordered", "worker"])
+    say("ready", language="Python, asyncio",
+        features=["cancel", "fork", "queued", "many", "ordered", "stores", "worker"])
     async for text in lines:
         try:
             driver.obey(json.loads(text))

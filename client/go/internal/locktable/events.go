@@ -60,6 +60,7 @@ func (t *Table) onOpened(link *Link, opened *pb.SessionOpened, now time.Duration
 	link.onEvent(0)
 	link.Opened = true
 	link.adopts = slices.Contains(opened.Features, "adopt")
+	link.store = opened.StoreId
 	link.Authenticates = slices.Contains(opened.Features, "authenticate")
 	link.mostAhead = cmp.Or(max(int(opened.MaxUnanswered), 0), mostAhead)
 	link.maxBytes = cmp.Or(max(int(opened.MaxMessageBytes), 0), messageBytes)
@@ -115,6 +116,7 @@ func (t *Table) onGranted(link *Link, id int64, grant *pb.Grant, now time.Durati
 		return
 	}
 	lease.leaveFormer()
+	lease.store = link.store
 	lease.LeaseID, lease.HolderID, lease.Token = grant.LeaseId, grant.HolderId, grant.FencingToken
 	lease.Waited, lease.HoldCount = span(grant.Waited), max(grant.HoldCount, 1)
 	lease.deadline.Store(int64(link.session.deadlineOf(grant.EchoSeq, grant.ValidFor)))

@@ -123,6 +123,7 @@ func (r *Request) unsend() {
 type Lease struct {
 	Spec      *pb.LockSpec
 	LeaseID   string
+	store     string // of the session that had it last
 	HolderID  string
 	Token     int64
 	HoldCount int32

@@ -93,7 +93,8 @@ type Link struct {
 	streaming     bool // there is a stream, opened or not
 	Opened        bool // the broker has answered the OpenSession
 	adopts        bool
-	Authenticates bool // the broker takes another token for this session
+	store         string // the id of the broker's store; "": not known
+	Authenticates bool   // the broker takes another token for this session
 	draining      bool
 	leaving       bool // the goodbye is said, or will be by the next message
 	heartbeatDue  bool

@@ -59,6 +59,8 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 		t.moving = t.moving || lease.link != link
 		switch {
 		case !ready || lease.stays || t.adopter(lease) != nil || (lease.link != nil && !lease.link.movable()):
+		case lease.store != "" && link.store != "" && lease.store != link.store: // nobody there has heard of it
+			t.tellDrained(lease, now, fx)
 		case !link.adopts:
 			t.stay(lease, now, fx)
 		default:
@@ -144,6 +146,7 @@ func (t *Table) onAdopted(link *Link, lease *Lease, grant *pb.Grant, now time.Du
 	t.live[lease.id] = lease
 	delete(t.asked, lease.id)
 	lease.link, lease.moveKey, lease.risk = link, "", ""
+	lease.store = cmp.Or(link.store, lease.store)
 	lease.LeaseID, lease.HolderID = grant.LeaseId, grant.HolderId
 	if grant.FencingToken != lease.Token {
 		t.end(lease, "TAKEN", "it was adopted under another fencing token", false, nil, fx)
@@ -201,6 +204,11 @@ func (t *Table) onNotAdopted(link *Link, lease *Lease, refusal *Refusal, now tim
 func (t *Table) stay(lease *Lease, now time.Duration, fx *Effects) {
 	lease.stays, lease.moveKey = true, ""
 	t.sendDowngrades(lease)
+	t.tellDrained(lease, now, fx)
+}
+
+// tellDrained: the program hears of the drain after all, once, because something does not move.
+func (t *Table) tellDrained(lease *Lease, now time.Duration, fx *Effects) {
 	if lease.link != nil && lease.link.drainedAt != Never {
 		tell(t.config.OnDraining, max(lease.link.drainedAt-now, 0), fx)
 		lease.link.drainedAt = Never

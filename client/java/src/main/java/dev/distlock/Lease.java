@@ -23,6 +23,7 @@ final class Lease {
   volatile Phase phase = Phase.WAITING;
   volatile long deadline;  // until when the lease may be believed in
   String leaseId = "";
+  String store = "";  // of the session that had it last
   long token;
   int holdCount;
   long waited;

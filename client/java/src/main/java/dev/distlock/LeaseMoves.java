@@ -57,7 +57,9 @@ abstract class LeaseMoves extends LeaseTable {
       moving = true;
       boolean bound = lease.stays || adopter(lease) != null || lease.link != null && !lease.link.movable();
       if (!ready || bound) continue;
-      if (!link.adopts) {
+      if (!lease.store.isEmpty() && !link.store.isEmpty() && !lease.store.equals(link.store)) {
+        tellDrained(lease);  // nobody there has heard of it
+      } else if (!link.adopts) {
         stay(lease);
       } else if (lease.spec.getReentrant()) {
         groups.computeIfAbsent(lease.name(), name -> new ArrayList<>()).add(lease);
@@ -132,6 +134,7 @@ abstract class LeaseMoves extends LeaseTable {
     lease.moveKey = "";
     lease.risk = "";
     lease.leaseId = grant.getLeaseId();
+    if (!link.store.isEmpty()) lease.store = link.store;
     if (grant.getFencingToken() != lease.token) {
       end(lease, LossCause.TAKEN, "it was adopted under another fencing token", false, null);
       return;
@@ -170,6 +173,11 @@ abstract class LeaseMoves extends LeaseTable {
     lease.stays = true;
     lease.moveKey = "";
     sendDowngrades(lease);
+    tellDrained(lease);
+  }
+
+  /** The program hears of the drain after all, once: something does not move. */
+  private void tellDrained(Lease lease) {
     if (lease.link != null && lease.link.drainedAt != NEVER) {
       tellDraining(Math.max(lease.link.drainedAt - now, 0));
       lease.link.drainedAt = NEVER;

@@ -20,6 +20,7 @@ final class Link {
   int maxBytes = MESSAGE_BYTES;
   boolean opened;  // the broker has answered the OpenSession
   boolean adopts;
+  String store = "";  // the id of the broker's store; "": not known
   boolean authenticates;  // the broker takes another token for this session
   long proof;  // id of the command that brought the last token; 0: the call did
   boolean proofRefused;  // the broker has refused that one

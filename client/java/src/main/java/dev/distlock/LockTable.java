@@ -187,6 +187,7 @@ final class LockTable extends LeaseMoves {
     link.onEvent(0);
     link.opened = true;
     link.adopts = opened.getFeaturesList().contains("adopt");
+    link.store = opened.getStoreId();
     link.authenticates = opened.getFeaturesList().contains("authenticate");
     if (opened.getMaxUnanswered() > 0) link.mostAhead = opened.getMaxUnanswered();
     if (opened.getMaxMessageBytes() > 0) link.maxBytes = opened.getMaxMessageBytes();
@@ -235,6 +236,7 @@ final class LockTable extends LeaseMoves {
     if (lease.phase != Lease.Phase.WAITING) return;
     lease.leaveFormer();
     lease.leaseId = grant.getLeaseId();
+    lease.store = link.store;
     lease.token = grant.getFencingToken();
     lease.waited = Belief.span(grant.getWaited());
     lease.holdCount = Math.max(grant.getHoldCount(), 1);
