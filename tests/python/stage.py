@@ -93,9 +93,9 @@ class Stage:
     def hear(self, link=None, id=0, **event):
         self.do("on_event", self.table.link if link is None else link, wire.SessionEvent(id=id, **event))
 
-    def opened(self, validity=3, features=("permit", "adopt"), link=None, max_bytes=64 << 10):
+    def opened(self, validity=3, features=("permit", "adopt"), link=None, max_bytes=64 << 10, store=""):
         message = wire.SessionOpened(session_id="s", broker_id="b", max_message_bytes=max_bytes, max_leases=1000,
-                                     features=features)
+                                     features=features, store_id=store)
         message.validity.FromNanoseconds(ns(validity))
         message.heartbeat_interval.FromNanoseconds(ns(validity / 3))
         self.hear(link, opened=message)

@@ -293,7 +293,7 @@ class ThreadDriver(Driver):
 
 def main_of_threads():
     driver = ThreadDriver()
-    say("ready", language="Python, threads", features=["fork", "queued", "worker"])
+    say("ready", language="Python, threads", features=["fork", "queued", "stores", "worker"])
     for text in sys.stdin:
         try:
             driver.obey(json.loads(text))
