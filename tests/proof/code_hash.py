@@ -9,6 +9,8 @@ import subprocess
 # A page that changes asks for no new proofs, although the suite compares some pages with the code (proto/promises.md):
 # what is shown of worlds and daemons stays true. Nor does the record of proofs, and what keeps it.
 LEFT_OUT = ("*.md", "tests/proof/*")
+# A line that is a comment as a whole, or empty, changes no program.
+COMMENT = {".cc": b"//", ".h": b"//", ".proto": b"//", ".lua": b"--", ".py": b"#", ".txt": b"#", ".cmake": b"#"}
 
 
 class Code:
@@ -48,6 +50,13 @@ def _hash(root, paths):
     return whole.hexdigest()[:12]
 
 
+def _statements(path, content):
+    comment = COMMENT.get(os.path.splitext(path)[1])
+    if comment is None or b"--[[" in content:
+        return content
+    return b"\n".join(line for line in content.splitlines() if line.strip() and not line.lstrip().startswith(comment))
+
+
 def _content(path):
     """None: the file is gone. Whether it may be run belongs to it."""
     try:
@@ -55,6 +64,6 @@ def _content(path):
         if stat.S_ISLNK(mode):
             return b"link " + os.readlink(path).encode()
         with open(path, "rb") as file:
-            return (b"program " if mode & 0o100 else b"file ") + file.read()
+            return (b"program " if mode & 0o100 else b"file ") + _statements(path, file.read())
     except FileNotFoundError:
         return None

@@ -57,11 +57,12 @@ def test_a_time_limit_ends_a_piece_and_the_next_run_goes_on(place):
     assert len(set(place.seeds())) == 100 and place.seeds()[0] == first
 
 
-def test_other_code_begins_anew_and_pages_and_the_record_do_not(place):
+def test_other_code_begins_anew_and_pages_comments_and_the_record_do_not(place):
     place.run("--only", "worlds")
     [code] = {row["code"] for row in place.rows("worlds")}
     place.write("product/README.md", "Another page.\n")
-    place.commit("a page and the record")
+    place.write("product/a.cc", "  // Another comment.\n\nint a;\n")
+    place.commit("a page, a comment and the record")
     assert place.status("worlds")[0] == OK
     place.write("product/a.cc", "int b;\n")
     assert place.status("worlds")[0] == MORE
