@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures which lines and branches of server/core its tests run: unit tests, small world and simulated worlds; and of
+# Measures which lines and branches of server/core its tests run: unit tests, small system and simulations; and of
 # server/access, by its unit tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,7 +9,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/coverage.sh [--access] [--seeds N] [--seed S] [--missed]
 
-Builds with clang (preset coverage), runs core_test, sim_small_test and N simulated worlds (default 3000) from seed S on
+Builds with clang (preset coverage), runs core_test, sim_exhaustive_test and N simulations (default 3000) from seed S on
 (default 1), and prints a table by file. Fails below 98 % of the lines or of the branches. Then the same for
 server/access and access_test; there each branch must be run, except in the two files with errors of libraries.
 
@@ -40,7 +40,7 @@ command -v clang++ >/dev/null || {
   exit 1
 }
 build=build/coverage
-programs=(access_test core_test sim_small_test distlock_sim)
+programs=(access_test core_test sim_exhaustive_test distlock_sim)
 [ -z "$only" ] || programs=(access_test)
 printf '== build\n'
 cmake --preset coverage -DDISTLOCK_TESTS=ON >/dev/null
@@ -108,14 +108,14 @@ if short:
 [ -z "$only" ] || exit 0
 rm -f "$build"/*.profraw
 run core_test --gtest_brief=1
-run sim_small_test --gtest_brief=1
+run sim_exhaustive_test --gtest_brief=1
 run distlock_sim --seeds "$seeds" --seed "$seed" --quiet
 llvm-profdata merge -o "$build/core.profdata" "$build"/*.profraw
 
 view() {
   local kind=$1
   shift
-  llvm-cov "$kind" "$build/bin/core_test" -object "$build/bin/sim_small_test" -object "$build/bin/distlock_sim" \
+  llvm-cov "$kind" "$build/bin/core_test" -object "$build/bin/sim_exhaustive_test" -object "$build/bin/distlock_sim" \
     -instr-profile="$build/core.profdata" "$@" server/core
 }
 [ -z "$missed" ] || view export -format=lcov | show_missed

@@ -13,15 +13,15 @@ clang-tidy on the C++ files that changed.
 
   --packaging     also the tests that need a gigabyte of tools (a JDK, a browser, helm, systemd, promtool): those of
                   charts, units and alerts, the status page and the Java package
-  --all           --packaging, and the rooms with threads of their own (shard, door, http, the core of the C++ client)
+  --all           --packaging, and the rooms with threads of their own (shard, acceptor, http, the C++ client's core)
                   under ThreadSanitizer, a short search of the fuzzers, clang-format on all files, clang-tidy on
                   server, client and proto, ruff and mypy on the Python package
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: the tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: the rooms with threads of their own under ThreadSanitizer
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
-  --long          --all, and clang-tidy on all files, the tests labelled long (worlds, museum, honesty), coverage and a
-                  soak of 30 minutes: hours
+  --long          --all, and clang-tidy on all files, the tests labelled long (simulations, mutations, model check),
+                  coverage and a soak of 30 minutes: hours
   --jobs N        tests at a time (default: five for two processors, as most tests wait more than they compute)
 TEXT
 }

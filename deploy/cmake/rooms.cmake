@@ -10,7 +10,7 @@ set(TSAN_LEFT_OUT
     tests/access tests/core tests/proto tests/main tests/tidy tests/security tests/store tests/lua tests/contract
     tests/rpc tests/web tests/ops tests/cli
     tests/e2e tests/deploy tests/go tests/interop tests/node tests/python tests/bench tests/sim/history
-    tests/sim/quorum tests/sim/world tests/sim/small tests/fuzz)
+    tests/sim/quorum tests/sim/simulation tests/sim/exhaustive tests/fuzz)
 
 function(add_rooms)
   foreach(room IN LISTS ARGN)

@@ -9,15 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "door/visitor.h"
+#include "acceptor/connection.h"
 
 namespace distlock::http {
 
 struct Peer {
-  std::string address;                    // "ipv4:127.0.0.1:4242", "ipv6:[::1]:4242" or "unix:", as gRPC writes them
-  bool is_loopback = false;               // also of a unix socket: what is sent stays on this machine
-  std::optional<door::Credentials> user;  // of a unix socket
-  std::string counts_as;                  // who counts as one with it, as peer/names.h says
+  std::string address;       // "ipv4:127.0.0.1:4242", "ipv6:[::1]:4242" or "unix:", as gRPC writes them
+  bool is_loopback = false;  // also of a unix socket: what is sent stays on this machine
+  std::optional<acceptor::Credentials> user;  // of a unix socket
+  std::string counts_as;                      // who counts as one with it, as peer/names.h says
 };
 
 struct Request {

@@ -13,9 +13,9 @@
 #include <optional>
 #include <utility>
 
-#include "door/address.h"
-#include "door/listeners.h"
-#include "door/peers.h"
+#include "acceptor/address.h"
+#include "acceptor/listeners.h"
+#include "acceptor/peers.h"
 #include "http/connections.h"
 #include "http/host.h"
 #include "peer/names.h"
@@ -43,7 +43,7 @@ Peer PeerOfSocket(int fd) {
     const bool is_loopback = address.starts_with("ipv4:127.") || address.starts_with("ipv6:[::1]:");
     return {.address = address, .is_loopback = is_loopback, .user = {}, .counts_as = peer::PeerText(from)};
   }
-  const auto user = door::CredentialsOf(fd);
+  const auto user = acceptor::CredentialsOf(fd);
   const uid_t uid = user ? user->uid : peer::kOverflowUid;
   return {.address = "unix:", .is_loopback = true, .user = user, .counts_as = peer::PeerText(uid)};
 }
@@ -87,7 +87,7 @@ ConnectionLimits LimitsOf(const ServerOptions& options) {
 }  // namespace
 
 struct Server::Impl {
-  Impl(const ServerOptions& options, Handler handle, door::Listener&& listening)
+  Impl(const ServerOptions& options, Handler handle, acceptor::Listener&& listening)
       : handler(std::move(handle)),
         max_body_bytes(options.max_body_bytes),
         send_seconds(options.send_seconds),
@@ -96,7 +96,7 @@ struct Server::Impl {
         error(options.error),
         socket(std::move(listening)),
         connections(limits, options.request_time, options.idle_time) {}
-  ~Impl() { door::CloseListener(socket); }
+  ~Impl() { acceptor::CloseListener(socket); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -132,7 +132,7 @@ struct Server::Impl {
   std::atomic<bool> ending = false;
   const ConnectionLimits limits;
   const std::function<Reply(int, const std::string&)> error;
-  door::Listener socket;
+  acceptor::Listener socket;
   Connections connections;
   MHD_Daemon* daemon = nullptr;
 };
@@ -295,7 +295,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   const std::string here = "localhost:";
   const bool is_localhost = options.address.starts_with(here);
   auto socket =
-      door::OpenListener(is_localhost ? Cat("127.0.0.1:", options.address.substr(here.size())) : options.address);
+      acceptor::OpenListener(is_localhost ? Cat("127.0.0.1:", options.address.substr(here.size())) : options.address);
   if (!socket.ok()) return socket.status();
   auto impl = std::make_unique<Impl>(options, std::move(handler), *std::move(socket));
   std::string problem;
@@ -320,7 +320,7 @@ void Server::AnnounceEnd() { impl_->ending = true; }
 
 const std::string& Server::address() const { return impl_->socket.address; }
 int Server::port() const {
-  const auto at = door::ParseHostPort(address());
+  const auto at = acceptor::ParseHostPort(address());
   return at.ok() ? at->port : 0;
 }
 

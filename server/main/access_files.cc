@@ -42,14 +42,15 @@ absl::Status Load(const std::string& option, const std::string& file, bool secre
 
 }  // namespace
 
-void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& reloader) {
+void AddAccessUnits(const ops::Options& options, rpc::Authorizer& authorizer, Reloader& reloader) {
   if (!options.token_file.empty()) {
     reloader.Add({.part = ReloadPart::kTokens, .name = "tokens", .files = {options.token_file}, .load = [&] {
                     const std::string& file = options.token_file;
                     return Load(
                         "--token-file", file, true, [&](auto& text) { return access::Tokens::Parse(text, file); },
                         [&](access::Tokens tokens) {
-                          gate.Replace(nullptr, std::make_shared<const access::Tokens>(std::move(tokens)), nullptr);
+                          authorizer.Replace(nullptr, std::make_shared<const access::Tokens>(std::move(tokens)),
+                                             nullptr);
                         });
                   }});
   }
@@ -60,7 +61,9 @@ void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& relo
            return Load(
                "--jwt-keys", file, false,
                [&](auto& text) { return access::JwtKeys::Parse(text, file, options.jwt_issuer, options.jwt_audience); },
-               [&](std::shared_ptr<const access::JwtKeys> keys) { gate.Replace(nullptr, nullptr, std::move(keys)); });
+               [&](std::shared_ptr<const access::JwtKeys> keys) {
+                 authorizer.Replace(nullptr, nullptr, std::move(keys));
+               });
          }});
   }
   if (!options.policy.empty()) {
@@ -73,7 +76,8 @@ void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& relo
                           for (const std::string& warning : warnings) {
                             ops::Warn("option", {{"warning", absl::StrCat("--policy: ", warning)}});
                           }
-                          gate.Replace(std::make_shared<const access::Policy>(std::move(policy)), nullptr, nullptr);
+                          authorizer.Replace(std::make_shared<const access::Policy>(std::move(policy)), nullptr,
+                                             nullptr);
                         });
                   }});
   }

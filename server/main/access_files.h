@@ -5,11 +5,11 @@
 
 #include "main/reload.h"
 #include "ops/options.h"
-#include "rpc/gate.h"
+#include "rpc/authorizer.h"
 
 namespace distlock {
 
-// Adds a unit for each file that the options name. `gate` and `options` outlive the reloader.
-void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& reloader);
+// Adds a unit for each file that the options name. `authorizer` and `options` outlive the reloader.
+void AddAccessUnits(const ops::Options& options, rpc::Authorizer& authorizer, Reloader& reloader);
 
 }  // namespace distlock

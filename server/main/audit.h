@@ -14,7 +14,7 @@
 #include "main/metrics.h"
 #include "ops/log.h"
 #include "ops/options.h"
-#include "rpc/gate.h"
+#include "rpc/authorizer.h"
 
 namespace distlock {
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "acceptor/listeners.h"
 #include "contract/ids.h"
-#include "door/listeners.h"
 #include "main/access_files.h"
 #include "main/audit.h"
 #include "main/drainer.h"
@@ -57,18 +57,18 @@ int StoreExitCode(const absl::Status& status) {
 struct Access {
   Access(const ops::Options& options, Metrics& metrics, Wakeups& wakeups)
       : audit(metrics, options.audit),
-        gate({.asks = options.AsksIdentities(),
-              .allow_all = options.allow_all,
-              .on_access = [this](const rpc::AccessEvent& event) { audit.OnAccess(event); },
-              .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
-              .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }}),
+        authorizer({.asks = options.AsksIdentities(),
+                    .allow_all = options.allow_all,
+                    .on_access = [this](const rpc::AccessEvent& event) { audit.OnAccess(event); },
+                    .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
+                    .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }}),
         reloader(metrics, wakeups) {
-    AddAccessUnits(options, gate, reloader);
+    AddAccessUnits(options, authorizer, reloader);
     AddTlsUnit(options, tls, metrics, reloader);
   }
 
   AuditLog audit;
-  rpc::Gate gate;
+  rpc::Authorizer authorizer;
   rpc::TlsShelf tls;
   Reloader reloader;
 };
@@ -91,7 +91,7 @@ void LogForGrpc() {
   });
 }
 
-void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
+void WarnOfAcceptor(const ops::Options& options, const rpc::Server& server) {
   if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
     // A default that the machine does not reach is no trouble while one busy caller has enough.
     const bool asked = options.max_connections != kDefaultMaxConnections;
@@ -125,7 +125,7 @@ std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
 int Serve(const ops::Options& options) {
   LogForGrpc();
   if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
-  const std::vector<int> inherited = door::InheritedSockets();  // changes the environment: before any thread
+  const std::vector<int> inherited = acceptor::InheritedSockets();  // changes the environment: before any thread
   const Supervisor supervisor;
   Wakeups wakeups;
   RaiseFileLimit();
@@ -181,9 +181,9 @@ int Serve(const ops::Options& options) {
     server_options.limits.store_is_replicated = setup->is_replicated;
     server_options.limits.max_ttl_if_replicated = ToCore(ttl);
   }
-  server_options.gate = &access.gate;
-  server_options.door.inherited = inherited;
-  server_options.door.observer = &recorder;
+  server_options.authorizer = &access.authorizer;
+  server_options.acceptor.inherited = inherited;
+  server_options.acceptor.observer = &recorder;
   if (!options.tls_cert.empty()) server_options.tls = &access.tls;
   auto server =
       rpc::Server::Start(server_options, shards,
@@ -200,7 +200,7 @@ int Serve(const ops::Options& options) {
     shards.Stop();  // so that what the stores say does not hide the last line, which tells why it ends
     return Fail(server.status(), kExitConfiguration);
   }
-  WarnOfDoor(options, **server);
+  WarnOfAcceptor(options, **server);
   metrics.connections_limit.Set(static_cast<double>((*server)->max_connections()));
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };

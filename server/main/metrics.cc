@@ -56,8 +56,8 @@ constexpr size_t kQuestionsAt = static_cast<size_t>(core::Verb::kAdopt) + 1;
 static_assert(std::size(kStoreVerbs) == kQuestionsAt + static_cast<size_t>(shard::Question::kList) + 1);
 // Behind the kinds, what may have run.
 static_assert(EndsWith(kStoreErrors, static_cast<size_t>(core::FailureKind::kForeignKey) + 1));
-static_assert(EndsWith(kRefuseCauses, door::RefuseCause::kPenalty));
-static_assert(EndsWith(kCutCauses, door::CutCause::kRevoked));
+static_assert(EndsWith(kRefuseCauses, acceptor::RefuseCause::kPenalty));
+static_assert(EndsWith(kCutCauses, acceptor::CutCause::kRevoked));
 static_assert(EndsWith(kTlsCertificates, TlsCertificate::kClientCa));
 static_assert(EndsWith(kStoreRedirects, store::ClusterEvents::Redirect::kClusterDown));
 static_assert(EndsWith(kSlotMapRefreshes, store::ClusterEvents::Refresh::kFailed));

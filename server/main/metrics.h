@@ -18,10 +18,10 @@
 #include <variant>
 #include <vector>
 
+#include "acceptor/connection.h"
 #include "access/policy.h"
 #include "core/facts.h"
 #include "core/store_messages.h"
-#include "door/visitor.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
@@ -148,8 +148,8 @@ class Metrics {
   // Connections
   Gauge& connections;
   Gauge& connections_limit;
-  const ByLabel<door::RefuseCause, Counter> connections_refused;
-  const ByLabel<door::CutCause, Counter> connections_cut;
+  const ByLabel<acceptor::RefuseCause, Counter> connections_refused;
+  const ByLabel<acceptor::CutCause, Counter> connections_cut;
   Counter& proofs_of_death;
   const ByLabel<TlsCertificate, Gauge> tls_not_after;
   // Access

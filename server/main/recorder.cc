@@ -32,37 +32,37 @@ const char* NameOf(core::LostReason reason) {
   return "unknown";
 }
 
-std::string_view LimitOf(door::RefuseCause why) {
+std::string_view LimitOf(acceptor::RefuseCause why) {
   switch (why) {
-    case door::RefuseCause::kConnections:
+    case acceptor::RefuseCause::kConnections:
       return "max-connections";
-    case door::RefuseCause::kPeerConnections:
+    case acceptor::RefuseCause::kPeerConnections:
       return "max-connections-per-peer";
-    case door::RefuseCause::kRate:
+    case acceptor::RefuseCause::kRate:
       return "new-connections-per-peer or handshakes-per-second";
-    case door::RefuseCause::kDescriptors:
+    case acceptor::RefuseCause::kDescriptors:
       return "open files of this process: raise it (ulimit -n, LimitNOFILE=)";
-    case door::RefuseCause::kPreface:
+    case acceptor::RefuseCause::kPreface:
       return "";
-    case door::RefuseCause::kPenalty:
+    case acceptor::RefuseCause::kPenalty:
       return "connections of this peer were cut again and again";
   }
   return "";
 }
 
-std::string_view CauseOf(door::CutCause why) {
+std::string_view CauseOf(acceptor::CutCause why) {
   switch (why) {
-    case door::CutCause::kEarlyCancels:
+    case acceptor::CutCause::kEarlyCancels:
       return "too many calls were cancelled before their first answer";
-    case door::CutCause::kOpenCalls:
+    case acceptor::CutCause::kOpenCalls:
       return "more than twice as many open calls as limit max-connection-streams";
-    case door::CutCause::kUnusedBytes:
+    case acceptor::CutCause::kUnusedBytes:
       return "too many bytes that belong to no message";
-    case door::CutCause::kFrames:
+    case acceptor::CutCause::kFrames:
       return "too many frames that carry nothing, or headers without end";
-    case door::CutCause::kNoPause:
+    case acceptor::CutCause::kNoPause:
       return "its bytes came without a pause, while others waited to come in";
-    case door::CutCause::kRevoked:
+    case acceptor::CutCause::kRevoked:
       return "its rights were revoked";
   }
   return "";
@@ -199,16 +199,16 @@ void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
 
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
 
-void Recorder::OnRefused(door::RefuseCause why, const std::string& who) {
+void Recorder::OnRefused(acceptor::RefuseCause why, const std::string& who) {
   metrics_.connections_refused[why].Increment();
   // Probes of the network connect and say nothing.
-  if (why == door::RefuseCause::kPreface) return ops::Debug("connection speaks no gRPC", {{"peer", who}});
+  if (why == acceptor::RefuseCause::kPreface) return ops::Debug("connection speaks no gRPC", {{"peer", who}});
   const auto held_back = refused_lines_.Pass();
   if (!held_back) return;
   ops::Warn("connection refused", {{"peer", who}, {"limit", LimitOf(why)}, {"held_back", *held_back}});
 }
 
-void Recorder::OnCut(door::CutCause why, const std::string& who) {
+void Recorder::OnCut(acceptor::CutCause why, const std::string& who) {
   metrics_.connections_cut[why].Increment();
   const auto held_back = cut_lines_.Pass();
   if (!held_back) return;

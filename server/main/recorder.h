@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "door/visitor.h"
+#include "acceptor/connection.h"
 #include "main/metrics.h"
 #include "ops/log.h"
 #include "rpc/server.h"
@@ -27,7 +27,7 @@
 
 namespace distlock {
 
-class Recorder final : public shard::Observer, public rpc::CallObserver, public door::Observer {
+class Recorder final : public shard::Observer, public rpc::CallObserver, public acceptor::Observer {
  public:
   Recorder(Metrics& metrics, int shards) : metrics_(metrics), up_(shards, false) {}
 
@@ -43,8 +43,8 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   void OnQueued(uint32_t position) override;
   void OnReleasedNothing() override;
   void OnForceRelease(const rpc::ForcedRelease& forced) override;
-  void OnRefused(door::RefuseCause why, const std::string& who) override;
-  void OnCut(door::CutCause why, const std::string& who) override;
+  void OnRefused(acceptor::RefuseCause why, const std::string& who) override;
+  void OnCut(acceptor::CutCause why, const std::string& who) override;
   void OnDeath() override;
   void OnFolderMade(const std::string& folder) override;
 

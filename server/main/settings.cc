@@ -27,25 +27,26 @@ std::vector<std::string> EscapedNamespaces(const std::vector<std::string>& names
   return escaped;
 }
 
-door::DoorOptions DoorOptionsOf(const ops::Options& options) {
-  door::DoorOptions door{.listen = options.listen};
-  door.max_connections = options.max_connections;
-  door.peer = {.connections = static_cast<size_t>(options.max_connections_per_peer),
-               .connections_per_second = static_cast<double>(options.new_connections_per_peer),
-               .handshakes_per_second = std::max(1.0, static_cast<double>(options.handshakes_per_second) / 10)};
-  door.handshakes_per_second = static_cast<double>(options.handshakes_per_second);
-  door.calls.open_calls = static_cast<int>(2 * options.ConnectionStreams());
+acceptor::AcceptorOptions AcceptorOptionsOf(const ops::Options& options) {
+  acceptor::AcceptorOptions acceptor{.listen = options.listen};
+  acceptor.max_connections = options.max_connections;
+  acceptor.peer = {.connections = static_cast<size_t>(options.max_connections_per_peer),
+                   .connections_per_second = static_cast<double>(options.new_connections_per_peer),
+                   .handshakes_per_second = std::max(1.0, static_cast<double>(options.handshakes_per_second) / 10)};
+  acceptor.handshakes_per_second = static_cast<double>(options.handshakes_per_second);
+  acceptor.calls.open_calls = static_cast<int>(2 * options.ConnectionStreams());
   // Whoever waits for many locks at once may give all of them up at once.
-  door.calls.early_cancels_at_once =
-      std::max(door.calls.early_cancels_at_once,
+  acceptor.calls.early_cancels_at_once =
+      std::max(acceptor.calls.early_cancels_at_once,
                static_cast<double>(options.max_waiting_calls_per_peer + options.max_sessions_per_peer));
   // Messages that gRPC has read and nobody has taken yet look unused for a moment.
-  door.calls.unused_bytes_at_once = std::max<int64_t>(door.calls.unused_bytes_at_once, 32 * options.max_message_bytes);
+  acceptor.calls.unused_bytes_at_once =
+      std::max<int64_t>(acceptor.calls.unused_bytes_at_once, 32 * options.max_message_bytes);
   // A promise that was made before the end of a stream has passed by then.
   if (options.death_proof)
-    door.watch_processes = absl::ToChronoMilliseconds(options.validity) + std::chrono::seconds(1);
-  door.user_timeout = absl::ToChronoMilliseconds(options.keepalive_time + options.keepalive_timeout);
-  return door;
+    acceptor.watch_processes = absl::ToChronoMilliseconds(options.validity) + std::chrono::seconds(1);
+  acceptor.user_timeout = absl::ToChronoMilliseconds(options.keepalive_time + options.keepalive_timeout);
+  return acceptor;
 }
 
 rpc::TlsClientAuth ClientAuthOf(const ops::Options& options) {
@@ -63,7 +64,7 @@ rpc::TlsClientAuth ClientAuthOf(const ops::Options& options) {
 
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
                                    const std::string& broker_id, rpc::CallObserver* observer) {
-  rpc::ServerOptions server{.door = DoorOptionsOf(options),
+  rpc::ServerOptions server{.acceptor = AcceptorOptionsOf(options),
                             .admin_listen = options.admin_listen,
                             .limits = {},
                             .broker_id = broker_id,

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "acceptor/acceptor.h"
 #include "core/broker_config.h"
-#include "door/door.h"
 #include "ops/options.h"
 #include "rpc/server.h"
 
@@ -21,7 +21,7 @@ inline constexpr int kExitConfiguration = 78;
 core::Duration ToCore(absl::Duration duration);
 core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::StoreTraits& store, uint64_t seed);
 std::vector<std::string> EscapedNamespaces(const std::vector<std::string>& namespaces);
-door::DoorOptions DoorOptionsOf(const ops::Options& options);
+acceptor::AcceptorOptions AcceptorOptionsOf(const ops::Options& options);
 rpc::TlsClientAuth ClientAuthOf(const ops::Options& options);
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
                                    const std::string& broker_id, rpc::CallObserver* observer);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "door/address.h"
+#include "acceptor/address.h"
 #include "http/host.h"
 #include "ops/page_text.h"
 #include "ops/text.h"
@@ -55,10 +55,10 @@ void Answer(http::Exchange& exchange, http::Reply reply) {
   exchange.Answer(std::move(reply));
 }
 
-http::ServerOptions OptionsFor(std::string_view address, const door::HostPort& parsed) {
+http::ServerOptions OptionsFor(std::string_view address, const acceptor::HostPort& parsed) {
   http::ServerOptions options;
   options.address = std::string(address);
-  options.max_connections_per_peer = door::IsLoopback(parsed.host) ? 0 : kMostConnectionsPerPeer;
+  options.max_connections_per_peer = acceptor::IsLoopback(parsed.host) ? 0 : kMostConnectionsPerPeer;
   options.connection_bytes = 16 * 1024;
   options.idle_time = options.request_time;
   options.send_seconds = 5;
@@ -69,12 +69,12 @@ http::ServerOptions OptionsFor(std::string_view address, const door::HostPort& p
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view address, HttpHandlers handlers,
                                                               std::vector<std::string> hosts) {
-  const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(address);
+  const absl::StatusOr<acceptor::HostPort> parsed = acceptor::ParseHostPort(address);
   if (!parsed.ok()) {
     return absl::FailedPreconditionError(Cat("--http: ", JsonQuoted(address), " ", parsed.status().message()));
   }
   std::unique_ptr<HttpServer> server(
-      new HttpServer(std::move(handlers), door::IsLoopback(parsed->host), std::move(hosts)));
+      new HttpServer(std::move(handlers), acceptor::IsLoopback(parsed->host), std::move(hosts)));
   auto started = http::Server::Start(OptionsFor(address, *parsed),
                                      [at = server.get()](const auto& exchange) { at->Serve(exchange); });
   if (!started.ok()) return absl::FailedPreconditionError(Cat("--http: ", started.status().message()));

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "door/address.h"
+#include "acceptor/address.h"
 #include "text/unix_address.h"
 
 namespace distlock::ops {
@@ -14,15 +14,15 @@ using O = Options;
 using enum OptionGroup;
 
 absl::Status CheckHttp(std::string_view value) {
-  return value.empty() ? absl::OkStatus() : door::ParseHostPort(value).status();
+  return value.empty() ? absl::OkStatus() : acceptor::ParseHostPort(value).status();
 }
 
 // What comes over HTTP is not encrypted, and a bearer token must not leave the machine so.
 absl::Status CheckHttpApi(std::string_view value) {
   if (value.empty() || text::IsUnixAddress(value))
-    return value.empty() ? absl::OkStatus() : door::CheckListenAddress(value);
-  const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(value);
-  if (!parsed.ok() || door::IsLoopback(parsed->host)) return parsed.status();
+    return value.empty() ? absl::OkStatus() : acceptor::CheckListenAddress(value);
+  const absl::StatusOr<acceptor::HostPort> parsed = acceptor::ParseHostPort(value);
+  if (!parsed.ok() || acceptor::IsLoopback(parsed->host)) return parsed.status();
   return absl::InvalidArgumentError(
       "is not loopback and would serve locks in plain text: choose 127.0.0.1 or a unix socket, and put a proxy with "
       "TLS "
@@ -96,7 +96,7 @@ constexpr OptionRow kTable[] = {
     {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
      "where gRPC is served: unix:///path, with ?mode=0660&group=NAME for who may connect, or host:port; may be given "
      "several times",
-     door::CheckListenAddress},
+     acceptor::CheckListenAddress},
     {"insecure-listen", kServing, &O::insecure_listen, "false", "",
      "allow --listen on addresses that other machines can reach; everybody who reaches them may take and release "
      "locks, in plain text"},
@@ -113,7 +113,7 @@ constexpr OptionRow kTable[] = {
      "where drain, reload and force-release are served: addresses of --listen, or others, which then serve "
      "AdminService alone; may be given several times; empty: the unix "
      "sockets of --listen, and with --policy every address of it, to those whom the policy allows",
-     door::CheckListenAddress},
+     acceptor::CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
      "gRPC server reflection; auto: only when every --listen is a unix socket, and without --policy and --allow-all"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",

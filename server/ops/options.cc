@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "door/address.h"
+#include "acceptor/address.h"
 #include "ops/option_table.h"
 #include "ops/text.h"
 #include "text/unix_address.h"
@@ -69,9 +69,9 @@ absl::Status CheckAddresses(std::string_view option, const std::vector<std::stri
                               JsonQuoted(address), ": leave the last digit of its mode 0 to keep them out"));
       continue;
     }
-    const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(address);
+    const absl::StatusOr<acceptor::HostPort> parsed = acceptor::ParseHostPort(address);
     if (!parsed.ok()) return parsed.status();
-    if (door::IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
+    if (acceptor::IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
     if (!o.insecure_listen) {
       return Clash("--", option, ": ", JsonQuoted(address), " is not loopback and would serve ", what,
                    " in plain text to everybody who reaches it: give --tls-cert, listen on 127.0.0.1 or a unix "
@@ -107,8 +107,8 @@ absl::Status CheckAccess(const Options& o, std::vector<std::string>* warnings) {
   if (!o.AsksIdentities()) return absl::OkStatus();
   for (const std::string& address : o.listen) {
     if (text::IsUnixAddress(address) || !o.tls_cert.empty()) continue;
-    const absl::StatusOr<door::HostPort> parsed = door::ParseHostPort(address);
-    if (!parsed.ok() || door::IsLoopback(parsed->host) || o.allow_all) continue;
+    const absl::StatusOr<acceptor::HostPort> parsed = acceptor::ParseHostPort(address);
+    if (!parsed.ok() || acceptor::IsLoopback(parsed->host) || o.allow_all) continue;
     return Clash(
         "--policy: ", JsonQuoted(address),
         " is plain text on addresses that other machines reach, where nothing proves who calls: rights need "
@@ -206,9 +206,10 @@ std::vector<std::string> Options::OpenToStrangers() const {
   if (!tls_cert.empty() && ClientAuth() == TlsClientAuth::kRequire) return open;
   for (const auto* addresses : {&listen, &admin_listen}) {
     for (const std::string& address : *addresses) {
-      const absl::StatusOr<door::HostPort> at = door::ParseHostPort(address);
+      const absl::StatusOr<acceptor::HostPort> at = acceptor::ParseHostPort(address);
       const bool is_known = std::find(open.begin(), open.end(), address) != open.end();
-      if (!text::IsUnixAddress(address) && at.ok() && !door::IsLoopback(at->host) && !is_known) open.push_back(address);
+      if (!text::IsUnixAddress(address) && at.ok() && !acceptor::IsLoopback(at->host) && !is_known)
+        open.push_back(address);
     }
   }
   return open;
@@ -228,8 +229,8 @@ bool Options::ReflectionEnabled() const {
 
 bool Options::PageShowsLocks() const {
   if (http_page != AutoOnOff::kAuto) return http_page == AutoOnOff::kOn;
-  const absl::StatusOr<door::HostPort> at = door::ParseHostPort(http);
-  return at.ok() && door::IsLoopback(at->host);
+  const absl::StatusOr<acceptor::HostPort> at = acceptor::ParseHostPort(http);
+  return at.ok() && acceptor::IsLoopback(at->host);
 }
 
 std::map<std::string, absl::Duration> Options::TokenKeeps() const {

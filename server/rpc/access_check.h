@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each call and each command of a Session needs by the policy: the table of the calls' own checks (gate.h). A test
-// walks the services, and drives every row with a caller that lacks just this right, and with one that has no other: a
-// call without a row, or one that checks something else, fails it.
+// What each call and each command of a Session needs by the policy: the table of the calls' own checks (authorizer.h).
+// A test walks the services, and drives every row with a caller that lacks just this right, and with one that has no
+// other: a call without a row, or one that checks something else, fails it.
 #pragma once
 
 #include <string_view>
@@ -39,7 +39,7 @@ inline constexpr AccessRow kAccessRows[] = {
     {"SessionCommand.cancel", Need::kAlways},
     {"SessionCommand.heartbeat", Need::kAlways},
     {"SessionCommand.goodbye", Need::kAlways},
-    // The proof must be the same caller's: Gate::ArriveAgain.
+    // The proof must be the same caller's: Authorizer::ArriveAgain.
     {"SessionCommand.authenticate", Need::kAlways},
 
     {"LockService.GetLock", Need::kAnyOf, access::Bit(access::Verb::kLook)},

@@ -14,21 +14,22 @@
 #include "absl/status/statusor.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
-#include "rpc/entrance.h"
+#include "rpc/grpc_acceptor.h"
 
 namespace distlock::rpc {
 
 class AdminListener {
  public:
-  // FailedPrecondition, in one line, when it cannot listen on an address. REQUIRES: `door` has one.
-  static absl::StatusOr<std::unique_ptr<AdminListener>> Start(door::DoorOptions door, const Encryption& encryption,
-                                                              Frontend& frontend, const BrokerFacts& facts);
+  // FailedPrecondition, in one line, when it cannot listen on an address. REQUIRES: `acceptor` has one.
+  static absl::StatusOr<std::unique_ptr<AdminListener>> Start(acceptor::AcceptorOptions acceptor,
+                                                              const Encryption& encryption, Frontend& frontend,
+                                                              const BrokerFacts& facts);
   ~AdminListener() { Stop({}); }
 
   // As bound, with the port that the kernel chose.
-  const std::vector<std::string>& addresses() const { return entrance_.addresses(); }
-  size_t connections() const { return entrance_.connections(); }
-  std::string DeadListener() const { return entrance_.DeadListener(); }
+  const std::vector<std::string>& addresses() const { return acceptor_.addresses(); }
+  size_t connections() const { return acceptor_.connections(); }
+  std::string DeadListener() const { return acceptor_.DeadListener(); }
 
   void Stop(core::Duration grace);
 
@@ -37,7 +38,7 @@ class AdminListener {
       : service_(frontend, facts, {.unix_peers = true, .tcp_peers = true}) {}
 
   AdminService service_;
-  Entrance entrance_;
+  GrpcAcceptor acceptor_;
   std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
 };

@@ -16,8 +16,8 @@ void AdminService::Open(CallThreads& threads) {
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
   const auto refuses = [this](auto& call, const char* method) {
     const auto& inside = frontend_.inside;
-    if (gate_.Admits(inside.KindOf(call->context, call->visitor.get()))) return false;
-    v1::Refusal refusal = AdminGate::Refusal(method, inside.PeerOf(call->context, call->visitor.get()));
+    if (authorizer_.Admits(inside.KindOf(call->context, call->connection.get()))) return false;
+    v1::Refusal refusal = AdminAuthorizer::Refusal(method, inside.PeerOf(call->context, call->connection.get()));
     UnaryCall::Serve<RefusedCall>(frontend_, std::move(call), std::move(refusal));
     return true;
   };
@@ -32,8 +32,9 @@ void AdminService::Open(CallThreads& threads) {
   });
   threads.OpenUnary(*this, &AdminService::RequestCheckAccess, [this](auto call) {
     const auto& inside = frontend_.inside;
-    const bool admits = gate_.Admits(inside.KindOf(call->context, call->visitor.get()));
-    std::string obstacle = admits ? "" : AdminGate::Obstacle(inside.PeerOf(call->context, call->visitor.get()));
+    const bool admits = authorizer_.Admits(inside.KindOf(call->context, call->connection.get()));
+    std::string obstacle =
+        admits ? "" : AdminAuthorizer::Obstacle(inside.PeerOf(call->context, call->connection.get()));
     UnaryCall::Serve<CheckAccessCall>(frontend_, std::move(call), std::move(obstacle));
   });
 }

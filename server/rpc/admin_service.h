@@ -5,7 +5,7 @@
 #pragma once
 
 #include "distlock/v1/admin_service.grpc.pb.h"
-#include "rpc/admin_gate.h"
+#include "rpc/admin_authorizer.h"
 #include "rpc/call/admin_calls.h"
 #include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
@@ -19,8 +19,8 @@ using RawAdmin = v1::AdminService::WithRawMethod_GetStatus<v1::AdminService::Wit
 
 class AdminService final : public RawAdmin<v1::AdminService::Service> {
  public:
-  AdminService(Frontend& frontend, const BrokerFacts& facts, AdminGate gate)
-      : frontend_(frontend), facts_(facts), gate_(gate) {}
+  AdminService(Frontend& frontend, const BrokerFacts& facts, AdminAuthorizer authorizer)
+      : frontend_(frontend), facts_(facts), authorizer_(authorizer) {}
 
   // Starts to accept calls. The server of this service must run already.
   void Open(CallThreads& threads);
@@ -28,7 +28,7 @@ class AdminService final : public RawAdmin<v1::AdminService::Service> {
  private:
   Frontend& frontend_;
   const BrokerFacts& facts_;
-  const AdminGate gate_;
+  const AdminAuthorizer authorizer_;
 };
 
 }  // namespace distlock::rpc

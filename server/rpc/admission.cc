@@ -18,7 +18,7 @@ constexpr core::Duration kRetryWaiting = std::chrono::seconds(1);
 
 std::string PeerHost(const std::string& peer) {
   if (peer.rfind("unix:", 0) == 0) return peer.substr(0, peer.find(",pid="));
-  if (peer.ends_with("/64")) return peer;  // a network, as the door counts IPv6 addresses
+  if (peer.ends_with("/64")) return peer;  // a network, as the acceptor counts IPv6 addresses
   const bool has_port = peer.rfind("ipv4:", 0) == 0 || peer.rfind("ipv6:", 0) == 0;
   return has_port ? peer.substr(0, peer.rfind(':')) : peer;
 }

@@ -36,7 +36,7 @@ class OpenStream {
 };
 
 // Who is counted: the part of a caller's address that is the same for all its connections. An IP address, an IPv6
-// network as door::Visitor::peer names it, or the user of a unix socket.
+// network as acceptor::Connection::peer names it, or the user of a unix socket.
 std::string PeerHost(const std::string& peer);
 
 // The use that the streams of one peer make of the broker together. Any thread.

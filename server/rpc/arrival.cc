@@ -7,18 +7,18 @@
 
 namespace distlock::rpc {
 
-std::variant<Visitor, v1::Refusal> Arrive(Frontend& frontend, const grpc::ServerContext& context,
-                                          const door::Visitor* connection) {
-  Gate& gate = frontend.gate;
-  if (!gate.asks()) return Visitor();
+std::variant<Subject, v1::Refusal> Arrive(Frontend& frontend, const grpc::ServerContext& context,
+                                          const acceptor::Connection* connection) {
+  Authorizer& authorizer = frontend.authorizer;
+  if (!authorizer.asks()) return Subject();
   const bool is_as_its_connection = connection != nullptr && !frontend.unix_peer_of && !CarriesProof(context);
   if (is_as_its_connection) {
-    auto known = frontend.known_callers.Find(connection->id, gate.generation(), gate.now_s());
+    auto known = frontend.known_callers.Find(connection->id, authorizer.generation(), authorizer.now_s());
     if (known) return *std::move(known);
   }
-  auto arrived = gate.Arrive(frontend.inside.FactsOf(context, connection, frontend.unix_peer_of));
-  const auto* visitor = std::get_if<Visitor>(&arrived);
-  if (is_as_its_connection && visitor != nullptr) frontend.known_callers.Remember(connection->id, *visitor);
+  auto arrived = authorizer.Arrive(frontend.inside.FactsOf(context, connection, frontend.unix_peer_of));
+  const auto* subject = std::get_if<Subject>(&arrived);
+  if (is_as_its_connection && subject != nullptr) frontend.known_callers.Remember(connection->id, *subject);
   return arrived;
 }
 

@@ -13,7 +13,7 @@ namespace distlock::rpc {
 
 // `connection`: on which the call came; null: it is gone, or the caller is in this process. UNAUTHENTICATED, when a
 // proof is wrong.
-std::variant<Visitor, v1::Refusal> Arrive(Frontend& frontend, const grpc::ServerContext& context,
-                                          const door::Visitor* connection);
+std::variant<Subject, v1::Refusal> Arrive(Frontend& frontend, const grpc::ServerContext& context,
+                                          const acceptor::Connection* connection);
 
 }  // namespace distlock::rpc

@@ -37,13 +37,14 @@ bool IsEncrypted(const grpc::AuthContext& auth) {
   return types.size() == 1 && (types.front() == "ssl" || types.front() == "tls");
 }
 
-bool StaysHere(const door::Visitor& connection) {
+bool StaysHere(const acceptor::Connection& connection) {
   const std::string& address = connection.address;
-  return connection.kind == door::Kind::kUnix || address.starts_with("ipv4:127.") || address.starts_with("ipv6:[::1]:");
+  return connection.kind == acceptor::Kind::kUnix || address.starts_with("ipv4:127.") ||
+         address.starts_with("ipv6:[::1]:");
 }
 
-std::optional<access::UnixPeer> UnixPeerOf(const door::Visitor& connection) {
-  if (connection.kind != door::Kind::kUnix || !connection.who) return std::nullopt;
+std::optional<access::UnixPeer> UnixPeerOf(const acceptor::Connection& connection) {
+  if (connection.kind != acceptor::Kind::kUnix || !connection.who) return std::nullopt;
   return access::UnixPeer{.uid = connection.who->uid,
                           .gid = connection.who->gid,
                           .groups = {connection.who->groups.begin(), connection.who->groups.end()}};
@@ -62,7 +63,7 @@ std::optional<access::TlsPeer> TlsPeerOf(const grpc::AuthContext& auth) {
 
 bool CarriesProof(const grpc::ServerContext& context) { return context.client_metadata().contains(kAuthorization); }
 
-access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+access::PeerFacts FactsOf(const grpc::ServerContext& context, const acceptor::Connection* connection,
                           const access::UnixPeerOf& unix_peer_of) {
   access::PeerFacts facts{.peer = connection == nullptr ? context.peer() : connection->address};
   facts.known = connection != nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the door and gRPC know of a call's peer, as facts for server/access. Any thread; read once, when the call
+// What the acceptor and gRPC know of a call's peer, as facts for server/access. Any thread; read once, when the call
 // arrives, because gRPC forgets the peer when the connection ends.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 #include <optional>
 
+#include "acceptor/connection.h"
 #include "access/caller.h"
-#include "door/visitor.h"
 
 namespace distlock::rpc {
 
@@ -18,8 +18,8 @@ namespace distlock::rpc {
 inline constexpr char kAuthorization[] = "authorization";
 
 // `connection` is the one that the call came on; null: it is gone, and nothing can be said of the caller. Who is behind
-// a unix socket is the kernel's word by the door, unless `unix_peer_of` is given.
-access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+// a unix socket is the kernel's word by the acceptor, unless `unix_peer_of` is given.
+access::PeerFacts FactsOf(const grpc::ServerContext& context, const acceptor::Connection* connection,
                           const access::UnixPeerOf& unix_peer_of);
 
 // Whether the call brings a proof of its own: a bearer token.

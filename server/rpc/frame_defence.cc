@@ -25,7 +25,7 @@ extern "C" void distlock_grpc_on_excess(void (*hear)(const char* peer));
 
 namespace distlock::rpc {
 
-// Doors of this process.
+// Acceptors of this process.
 struct ExcessListeners {
   static ExcessListeners& All() {
     static auto* const all = new ExcessListeners;

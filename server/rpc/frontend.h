@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "acceptor/deaths.h"
 #include "contract/limits.h"
-#include "door/deaths.h"
 #include "rpc/admission.h"
-#include "rpc/gate.h"
+#include "rpc/authorizer.h"
 #include "rpc/inside.h"
 #include "rpc/known_callers.h"
 #include "rpc/listings.h"
@@ -60,13 +60,13 @@ class CallObserver {
 
 struct Frontend {
   Frontend(shard::ShardSet& shards_in, const contract::Limits& limits_in, std::string broker_id_in,
-           CallObserver* observer_in, Gate& gate_in, access::UnixPeerOf unix_peer_of_in)
+           CallObserver* observer_in, Authorizer& gate_in, access::UnixPeerOf unix_peer_of_in)
       : shards(shards_in),
         limits(limits_in),
         broker_id(std::move(broker_id_in)),
         observer(observer_in),
         admission(limits),
-        gate(gate_in),
+        authorizer(gate_in),
         unix_peer_of(std::move(unix_peer_of_in)) {}
 
   shard::ShardSet& shards;
@@ -75,16 +75,16 @@ struct Frontend {
   CallObserver* const observer;  // may be null
   Admission admission;
   const std::shared_ptr<Listings> listings = std::make_shared<Listings>();  // calls may outlive the frontend
-  Gate& gate;
-  const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
+  Authorizer& authorizer;
+  const access::UnixPeerOf unix_peer_of;  // in place of what the acceptor knows; may be empty
   Inside inside;
   KnownCallers known_callers;
   std::function<std::string()> store_id;                        // of BrokerFacts; may be empty
   std::function<std::vector<store::NodeStatus>()> store_nodes;  // the same
-  door::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
+  acceptor::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
 
   // For contract::RequestOf.
-  std::string OwnerIdentity(const Visitor& visitor) const { return gate.enforces() ? visitor.identity() : ""; }
+  std::string OwnerIdentity(const Subject& subject) const { return authorizer.enforces() ? subject.identity() : ""; }
 };
 
 }  // namespace distlock::rpc

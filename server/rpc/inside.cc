@@ -46,28 +46,29 @@ void Inside::Open(std::string secret) {
   open_.store(true, std::memory_order_release);
 }
 
-bool Inside::IsInside(const grpc::ServerContext& context, const door::Visitor* connection) const {
+bool Inside::IsInside(const grpc::ServerContext& context, const acceptor::Connection* connection) const {
   if (connection != nullptr || !open_.load(std::memory_order_acquire)) return false;
   const std::string_view shown = Value(context, kSecret);
   return shown.size() == secret_.size() && CRYPTO_memcmp(shown.data(), secret_.data(), secret_.size()) == 0;
 }
 
-std::string Inside::PeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
+std::string Inside::PeerOf(const grpc::ServerContext& context, const acceptor::Connection* connection) const {
   if (IsInside(context, connection)) return std::string(Value(context, kPeer));
   return connection != nullptr ? connection->address : context.peer();
 }
 
-std::string Inside::CountedPeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
+std::string Inside::CountedPeerOf(const grpc::ServerContext& context, const acceptor::Connection* connection) const {
   return connection != nullptr ? connection->peer : PeerOf(context, connection);
 }
 
-std::optional<door::Kind> Inside::KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
+std::optional<acceptor::Kind> Inside::KindOf(const grpc::ServerContext& context,
+                                             const acceptor::Connection* connection) const {
   if (IsInside(context, connection))
-    return Value(context, kPeer).starts_with("unix:") ? door::Kind::kUnix : door::Kind::kTcp;
+    return Value(context, kPeer).starts_with("unix:") ? acceptor::Kind::kUnix : acceptor::Kind::kTcp;
   return connection != nullptr ? std::optional(connection->kind) : std::nullopt;
 }
 
-access::PeerFacts Inside::FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+access::PeerFacts Inside::FactsOf(const grpc::ServerContext& context, const acceptor::Connection* connection,
                                   const access::UnixPeerOf& unix_peer_of) const {
   if (!IsInside(context, connection)) return rpc::FactsOf(context, connection, unix_peer_of);
   access::PeerFacts facts{.peer = std::string(Value(context, kPeer))};

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "acceptor/connection.h"
 #include "access/caller.h"
-#include "door/visitor.h"
 
 namespace grpc {
 class Channel;
@@ -33,14 +33,15 @@ class Inside {
   void Open(std::string secret);
 
   // `connection`: null for a caller in this process, and for one whose connection is gone.
-  bool IsInside(const grpc::ServerContext& context, const door::Visitor* connection) const;
-  // Of all other calls, whose `connection` may be null, these say what the door does: the name of the peer for people,
-  // how it is connected (nullopt: not known), and what FactsOf of callers.h says.
-  std::string PeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
-  // Who counts as one with the caller: as door::Visitor::peer, or a name that PeerHost takes.
-  std::string CountedPeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
-  std::optional<door::Kind> KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
-  access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+  bool IsInside(const grpc::ServerContext& context, const acceptor::Connection* connection) const;
+  // Of all other calls, whose `connection` may be null, these say what the acceptor does: the name of the peer for
+  // people, how it is connected (nullopt: not known), and what FactsOf of callers.h says.
+  std::string PeerOf(const grpc::ServerContext& context, const acceptor::Connection* connection) const;
+  // Who counts as one with the caller: as acceptor::Connection::peer, or a name that PeerHost takes.
+  std::string CountedPeerOf(const grpc::ServerContext& context, const acceptor::Connection* connection) const;
+  std::optional<acceptor::Kind> KindOf(const grpc::ServerContext& context,
+                                       const acceptor::Connection* connection) const;
+  access::PeerFacts FactsOf(const grpc::ServerContext& context, const acceptor::Connection* connection,
                             const access::UnixPeerOf& unix_peer_of) const;
 
  private:

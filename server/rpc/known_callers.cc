@@ -3,25 +3,25 @@
 
 namespace distlock::rpc {
 
-std::optional<Visitor> KnownCallers::Find(uint64_t connection, uint64_t generation, int64_t now_s) {
+std::optional<Subject> KnownCallers::Find(uint64_t connection, uint64_t generation, int64_t now_s) {
   Slot& slot = SlotOf(connection);
   std::lock_guard lock(slot.mu);
   if (slot.caller == nullptr || slot.connection != connection || slot.generation != generation) return std::nullopt;
   if (now_s >= slot.caller->proof_until_s) return std::nullopt;
-  Visitor known{.caller = slot.caller, .rights = slot.rights.lock(), .account = slot.account, .generation = generation};
+  Subject known{.caller = slot.caller, .rights = slot.rights.lock(), .account = slot.account, .generation = generation};
   if (known.rights == nullptr && slot.has_rights) return std::nullopt;
   return known;
 }
 
-void KnownCallers::Remember(uint64_t connection, const Visitor& visitor) {
+void KnownCallers::Remember(uint64_t connection, const Subject& subject) {
   Slot& slot = SlotOf(connection);
   std::lock_guard lock(slot.mu);
   slot.connection = connection;
-  slot.generation = visitor.generation;
-  slot.caller = visitor.caller;
-  slot.has_rights = visitor.rights != nullptr;
-  slot.rights = visitor.rights;
-  slot.account = visitor.account;
+  slot.generation = subject.generation;
+  slot.caller = subject.caller;
+  slot.has_rights = subject.rights != nullptr;
+  slot.rights = subject.rights;
+  slot.account = subject.account;
 }
 
 }  // namespace distlock::rpc

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The trick of known callers. Gate::Arrive is the main line: it finds out who calls from what the door and gRPC know of
-// the connection, and what that caller may do, which costs more than all other questions of a call. But nothing of that
-// changes from one call of a connection to the next, unless the call carries a proof of its own. So of the connections
-// that have called last it is remembered.
+// The trick of known callers. Authorizer::Arrive is the main line: it finds out who calls from what the acceptor and
+// gRPC know of the connection, and what that caller may do, which costs more than all other questions of a call. But
+// nothing of that changes from one call of a connection to the next, unless the call carries a proof of its own. So of
+// the connections that have called last it is remembered.
 //
 // Invariants:
 //  1. A call with a proof of its own, a bearer token, is neither answered from here nor remembered.
@@ -19,15 +19,15 @@
 #include <mutex>
 #include <optional>
 
-#include "rpc/gate.h"
+#include "rpc/authorizer.h"
 
 namespace distlock::rpc {
 
 class KnownCallers {
  public:
   // Who calls on the connection; nullopt: not known. `generation`: of the policy in force. `now_s`: Unix time.
-  std::optional<Visitor> Find(uint64_t connection, uint64_t generation, int64_t now_s);
-  void Remember(uint64_t connection, const Visitor& visitor);
+  std::optional<Subject> Find(uint64_t connection, uint64_t generation, int64_t now_s);
+  void Remember(uint64_t connection, const Subject& subject);
 
  private:
   // Ids of connections are given in turn, so the last kMost of them have a slot each.

@@ -6,8 +6,8 @@
 
 #include <utility>
 
+#include "acceptor/connection.h"
 #include "contract/ids.h"
-#include "door/visitor.h"
 #include "rpc/engine/wire.h"
 
 namespace distlock::rpc {
@@ -24,7 +24,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5'000);
   // A stream that is not read for a while holds up its sender, and little memory here.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(door::kStreamWindow));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, static_cast<int>(acceptor::kStreamWindow));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.idle_timeout));
 
   // A dead peer is found after time + timeout; clients may ping as often as min_ping_interval, also between calls.
@@ -44,12 +44,13 @@ Encryption EncryptionOf(const ServerOptions& options) {
 
 }  // namespace
 
-Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin)
+Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts,
+               const AdminAuthorizer::Plan& admin)
     : frontend_(shards, options.limits, options.broker_id, options.observer,
-                options.gate == nullptr ? open_ : *options.gate, options.unix_peer_of),
+                options.authorizer == nullptr ? open_ : *options.authorizer, options.unix_peer_of),
       facts_(std::move(facts)),
       locks_(frontend_),
-      admin_service_(frontend_, facts_, admin.gate),
+      admin_service_(frontend_, facts_, admin.authorizer),
       health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
   frontend_.store_id = facts_.store_id;
   frontend_.store_nodes = facts_.store_nodes;
@@ -59,16 +60,18 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFact
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, shard::ShardSet& shards,
                                                       BrokerFacts facts) {
   TakeOverParserLog();
-  AdminGate::Plan admin;
-  if (absl::Status planned = AdminGate::MakePlan(options.door.listen, options.admin_listen, &admin); !planned.ok()) {
+  AdminAuthorizer::Plan admin;
+  if (absl::Status planned = AdminAuthorizer::MakePlan(options.acceptor.listen, options.admin_listen, &admin);
+      !planned.ok()) {
     return planned;
   }
   // Whoever calls has proven to be somebody then, and the policy says what that one may do.
-  if (options.admin_listen.empty() && options.gate != nullptr && options.gate->enforces()) admin.gate.tcp_peers = true;
+  if (options.admin_listen.empty() && options.authorizer != nullptr && options.authorizer->enforces())
+    admin.authorizer.tcp_peers = true;
   std::unique_ptr<Server> server(new Server(options, shards, std::move(facts), admin));
   if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
   if (!admin.own.empty()) {
-    door::DoorOptions own_door = options.door;
+    acceptor::AcceptorOptions own_door = options.acceptor;
     own_door.listen = admin.own;
     own_door.inherited.clear();
     own_door.watch_processes = {};
@@ -91,21 +94,21 @@ absl::Status Server::Bind(const ServerOptions& options) {
   builder.RegisterService(&admin_service_);
   builder.RegisterService(&health_);
   threads_ = std::make_unique<CallThreads>(
-      builder, [this](const std::string& grpc_peer) { return entrance_.VisitorOf(grpc_peer); });
-  if (absl::Status opened = entrance_.Open(options.door, EncryptionOf(options), builder); !opened.ok()) {
+      builder, [this](const std::string& grpc_peer) { return acceptor_.ConnectionOf(grpc_peer); });
+  if (absl::Status opened = acceptor_.Open(options.acceptor, EncryptionOf(options), builder); !opened.ok()) {
     bound_.set_value({});
     return opened;
   }
-  frontend_.deaths = entrance_.deaths();
+  frontend_.deaths = acceptor_.deaths();
   server_ = builder.BuildAndStart();
-  bound_.set_value(entrance_.addresses());  // calls may wait for the addresses already
+  bound_.set_value(acceptor_.addresses());  // calls may wait for the addresses already
   if (server_ == nullptr) return absl::FailedPreconditionError("gRPC cannot start its server; its log tells more");
   locks_.Open(*threads_);
   admin_service_.Open(*threads_);
   health_.Open(*threads_);
   threads_->Start();
   ShowHealth();
-  entrance_.Start(*server_);
+  acceptor_.Start(*server_);
   return absl::OkStatus();
 }
 
@@ -121,12 +124,12 @@ InsidePass Server::OpenInside() {
 Server::~Server() { Stop({}); }
 
 std::string Server::DeadListener() const {
-  std::string dead = entrance_.DeadListener();
+  std::string dead = acceptor_.DeadListener();
   return dead.empty() && own_admin_ != nullptr ? own_admin_->DeadListener() : dead;
 }
 
 size_t Server::connections() const {
-  return entrance_.connections() + (own_admin_ == nullptr ? 0 : own_admin_->connections());
+  return acceptor_.connections() + (own_admin_ == nullptr ? 0 : own_admin_->connections());
 }
 
 void Server::ShowHealth() {
@@ -150,8 +153,8 @@ void Server::Review() {
 }
 
 bool Server::MayEverybodyList(std::optional<std::string_view> ns, std::string_view prefix) const {
-  if (!frontend_.gate.asks()) return true;
-  const Visitor nobody = frontend_.gate.As({});
+  if (!frontend_.authorizer.asks()) return true;
+  const Subject nobody = frontend_.authorizer.As({});
   return nobody.rights == nullptr || nobody.rights->MayAll(access::Verb::kList, ns, prefix).allowed;
 }
 
@@ -163,7 +166,7 @@ void Server::Drain() {
 void Server::Stop(core::Duration grace) {
   if (server_ == nullptr) return;
   Drain();
-  entrance_.StopAccepting();
+  acceptor_.StopAccepting();
   frontend_.admission.StopStreams();
   health_.Stop();
   if (own_admin_ != nullptr) own_admin_->Stop(grace);

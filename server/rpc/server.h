@@ -19,12 +19,12 @@
 
 #include "absl/status/statusor.h"
 #include "contract/limits.h"
-#include "rpc/admin_gate.h"
+#include "rpc/admin_authorizer.h"
 #include "rpc/admin_listener.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
-#include "rpc/entrance.h"
 #include "rpc/frontend.h"
+#include "rpc/grpc_acceptor.h"
 #include "rpc/health.h"
 #include "rpc/lock_service.h"
 #include "rpc/tls.h"
@@ -32,11 +32,11 @@
 namespace distlock::rpc {
 
 struct ServerOptions {
-  door::DoorOptions door;         // where to listen, and who may come in
-  const TlsShelf* tls = nullptr;  // null: TCP in plain text. Outlives the server
+  acceptor::AcceptorOptions acceptor;  // where to listen, and who may come in
+  const TlsShelf* tls = nullptr;       // null: TCP in plain text. Outlives the server
   TlsClientAuth tls_client_auth = TlsClientAuth::kOff;
-  // Where Drain and ForceRelease are served: addresses of `door.listen`, or others, which then serve AdminService
-  // alone. Empty: the unix sockets of `door.listen`, and with a policy all of it.
+  // Where Drain and ForceRelease are served: addresses of `acceptor.listen`, or others, which then serve AdminService
+  // alone. Empty: the unix sockets of `acceptor.listen`, and with a policy all of it.
   std::vector<std::string> admin_listen;
   contract::Limits limits;
   std::string broker_id;
@@ -50,8 +50,8 @@ struct ServerOptions {
   core::Duration idle_timeout = std::chrono::minutes(10);  // of a connection without calls
   bool reflection = false;
 
-  Gate* gate = nullptr;             // who may do what; null: everybody may do everything. Outlives the server
-  access::UnixPeerOf unix_peer_of;  // in place of what the door knows of unix sockets; may be empty
+  Authorizer* authorizer = nullptr;  // who may do what; null: everybody may do everything. Outlives the server
+  access::UnixPeerOf unix_peer_of;   // in place of what the acceptor knows of unix sockets; may be empty
 };
 
 class Server {
@@ -69,9 +69,9 @@ class Server {
   // The bytes of events that wait to be written to Session streams.
   int64_t unwritten_bytes() const { return frontend_.admission.unwritten_bytes(); }
   // How many connections it may have: fewer than asked for where the limit of open files is low.
-  size_t max_connections() const { return entrance_.max_connections(); }
+  size_t max_connections() const { return acceptor_.max_connections(); }
   // False: callers of unix sockets are not told apart, because this gRPC hides which connection a call came on.
-  bool knows_unix_callers() const { return entrance_.knows_unix_callers(); }
+  bool knows_unix_callers() const { return acceptor_.knows_unix_callers(); }
 
   // As bound, with the port that the kernel chose.
   const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
@@ -88,7 +88,7 @@ class Server {
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
-  // What the gate knows has changed: ends the streams whose callers may not have them any more.
+  // What the authorizer knows has changed: ends the streams whose callers may not have them any more.
   void Review();
   // What whoever has proven nothing may see on the status page. nullopt: in all namespaces.
   bool MayEverybodyList(std::optional<std::string_view> ns, std::string_view prefix = "") const;
@@ -99,11 +99,11 @@ class Server {
   void Stop(core::Duration grace);
 
  private:
-  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin);
+  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminAuthorizer::Plan& admin);
   absl::Status Bind(const ServerOptions& options);
   void ShowHealth();
 
-  Gate open_{{}};  // when no other is given
+  Authorizer open_{{}};  // when no other is given
   Frontend frontend_;
   std::promise<std::vector<std::string>> bound_;
   BrokerFacts facts_;
@@ -111,7 +111,7 @@ class Server {
   AdminService admin_service_;
   std::mutex health_mu_;  // held while the state is read and set, so that the newest state is set last
   HealthService health_;
-  Entrance entrance_;                     // outlives all calls
+  GrpcAcceptor acceptor_;                 // outlives all calls
   std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AdminListener> own_admin_;  // null: no address of its own

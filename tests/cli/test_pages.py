@@ -29,7 +29,7 @@ PRESETS = json.loads((REPOSITORY / "CMakePresets.json").read_text(encoding="utf-
 OPTIONS = (REPOSITORY / "CMakeLists.txt").read_text(encoding="utf-8")
 RUN = {"distlockctl", "redis-cli", "curl", "flock", "openssl"}  # here, unless the page's row names another test
 CHECKED = {"distlockd", "cmake", "ctest"}  # only their options
-SCRIPT = re.compile(r"((deploy|tests|client)/[\w/.-]+|run|museum)\.(sh|py)")
+SCRIPT = re.compile(r"((deploy|tests|client)/[\w/.-]+|run|mutations)\.(sh|py)")
 SHELL = {".", ":", "[", "[[", "cd", "chmod", "echo", "eval", "exit", "export", "for", "fi", "done", "git", "kill",
          "mkdir", "read", "sed", "umask", "wait"}
 FOREIGN = "another product's command, which no test has"
@@ -48,7 +48,7 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "deploy/runbooks.md": {"distlockctl": RUNBOOKS, "chronyc": FOREIGN},
     "deploy/topologies.md": {"helm": "tests/deploy/test_other_charts.py"},
     "helm/distlock/README.md": {"helm": "tests/deploy/test_charts.py", "kubectl": RUNBOOKS},
-    "tests/README.md": {"sim_small_test": "tests/sim/small/CMakeLists.txt",
+    "tests/README.md": {"sim_exhaustive_test": "tests/sim/exhaustive/CMakeLists.txt",
                         "distlock_check_history": "tests/e2e/test_mixed.py"},
 }
 KNOWN = RUN | CHECKED | {program for row in ELSEWHERE.values() for program in row}

@@ -211,7 +211,7 @@ def test_the_watchdog_is_not_fed_while_nobody_can_connect(world, manager, monkey
     gone = why == "its address is gone"
     if gone:
         os.unlink(daemon.url.removeprefix("unix://"))
-    with contextlib.nullcontext() if gone else frozen_thread(daemon, "door"):
+    with contextlib.nullcontext() if gone else frozen_thread(daemon, "acceptor"):
         eventually(lambda: daemon.get("/healthz")[0] == 503, "the end of its health")
         assert daemon.url in daemon.get("/healthz")[1]
         manager.quiet_for(2.5)

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "acceptor/address.h"
 #include "bytes.h"
 #include "core/check.h"
-#include "door/address.h"
 #include "ops/secrets.h"
 #include "ops/text.h"
 #include "text/unix_address.h"
@@ -31,12 +31,12 @@ void CheckShown(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   distlock::fuzz::Bytes bytes(data, size);
   const std::string_view text = bytes.Rest();
-  if (const auto address = distlock::door::ParseHostPort(text); address.ok()) {
+  if (const auto address = distlock::acceptor::ParseHostPort(text); address.ok()) {
     DISTLOCK_CHECK(!address->host.empty() && address->port >= 0 && address->port <= 65535);
-    distlock::door::IsLoopback(address->host);
+    distlock::acceptor::IsLoopback(address->host);
   }
-  if (distlock::door::CheckListenAddress(text).ok()) {
-    DISTLOCK_CHECK(distlock::text::IsUnixAddress(text) || distlock::door::ParseHostPort(text).ok());
+  if (distlock::acceptor::CheckListenAddress(text).ok()) {
+    DISTLOCK_CHECK(distlock::text::IsUnixAddress(text) || distlock::acceptor::ParseHostPort(text).ok());
   }
   const std::string url = distlock::fuzz::Planted(text, "redis://u:QQQQ@");
   DISTLOCK_CHECK(distlock::ops::RedactedUrl(url).find(distlock::fuzz::kSecret) == std::string::npos);

@@ -7,7 +7,7 @@ import stat
 import subprocess
 
 # A page that changes asks for no new proofs, although the suite compares some pages with the code (proto/promises.md):
-# what is shown of worlds and daemons stays true. Nor does the record of proofs, and what keeps it.
+# what is shown of simulations and daemons stays true. Nor does the record of proofs, and what keeps it.
 LEFT_OUT = ("*.md", "tests/proof/*")
 # A line that is a comment as a whole, or empty, changes no program.
 COMMENT = {".cc": b"//", ".h": b"//", ".proto": b"//", ".lua": b"--", ".py": b"#", ".txt": b"#", ".cmake": b"#"}

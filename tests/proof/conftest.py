@@ -16,7 +16,7 @@ TABLE = r'''
 from kinds import Amount, Rows, Seeds
 WORK = ("sh", "work.sh")
 STAGES = [
-    Seeds("worlds", ("product",), 100, 10, (*WORK, "seeds", "{first}", "{count}"), quick=("true",)),
+    Seeds("simulations", ("product",), 100, 10, (*WORK, "seeds", "{first}", "{count}"), quick=("true",)),
     Rows("table", ("product", "tests"), 2, ("cat", "rows"), (*WORK, "rows"),
          r"(?P<row>\w+): (?:good|(?P<bad>bad))(?P<said>.*)", quick=("false",)),
     Amount("soak", ("product",), 30, 20, "minutes", (*WORK, "soak", "{amount}", "{seed}"), seconds=60, least=2,
@@ -87,7 +87,7 @@ class Place:
 
     def seeds(self):
         """All seeds that are recorded, as often as they are."""
-        return sorted(seed for row in self.rows("worlds") for seed in range(row["seeds"][0], sum(row["seeds"])))
+        return sorted(seed for row in self.rows("simulations") for seed in range(row["seeds"][0], sum(row["seeds"])))
 
     def status(self, stage):
         """(state, text) of a stage."""

@@ -83,7 +83,7 @@ def pace(rows, units):
 
 
 class Seeds(Stage):
-    """Worlds of a range of seeds. Other seeds with each code, so that each change is tried by new worlds."""
+    """Simulations of a range of seeds. Other seeds with each code, so that each change is tried by new simulations."""
     unit = "seeds"
     seeds_from = None  # where seeds begin, instead of where the code has it
 

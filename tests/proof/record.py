@@ -2,7 +2,7 @@
 """The file that says what was run: a JSON object on each line, only ever appended to, so that branches merge it by
 keeping the lines of both.
 
-    {"stage": "worlds", "code": "1f6c...", "commit": "7fe9cee2", "at": "2026-11-27T06:40:12Z", "took": 61,
+    {"stage": "simulations", "code": "1f6c...", "commit": "7fe9cee2", "at": "2026-11-27T06:40:12Z", "took": 61,
      "passed": true, "seeds": [8123456000000, 5000]}
 
 What ran is one of "seeds": [first, count]; "rows": [name, ...]; "amount": number, with the "seed" of its faults, if it

@@ -237,7 +237,7 @@ def parse(argv):
     parser.add_argument("--want", action="append", metavar="STAGE=N", default=[],
                         help="of this stage so many seeds, rows, minutes, rounds or runs (may be repeated)")
     parser.add_argument("--seed", type=int, metavar="S",
-                        help="where seeds of worlds begin; else each code has seeds of its own. For a second machine")
+                        help="where seeds of simulations begin; else each code has its own. For a second machine")
     parser.add_argument("--old", metavar="PROGRAM",
                         help="distlockd of the release before, for the stage mixed; else the present build plays it")
     parser.add_argument("--logs", type=pathlib.Path, metavar="FOLDER",

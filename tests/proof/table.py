@@ -11,11 +11,11 @@ PRODUCT = ("server", "lua", "proto", "client/CMakeLists.txt", "client/cpp", "cli
 SIMULATED = ("server/CMakeLists.txt", "server/contract", "server/core", "server/rpc/messages", "server/store",
              "server/text", "lua", "proto", "client/CMakeLists.txt", "client/cpp", "deploy/cmake", "CMakeLists.txt",
              "CMakePresets.json")
-WORLDS = (*SIMULATED, "tests/sim/CMakeLists.txt", "tests/sim/run.sh", "tests/sim/history", "tests/sim/redis",
-          "tests/sim/world")
+SIMULATIONS = (*SIMULATED, "tests/sim/CMakeLists.txt", "tests/sim/run.sh", "tests/sim/history", "tests/sim/redis",
+          "tests/sim/simulation")
 BALLOT = (*SIMULATED, "tests/sim/redis", "tests/sim/quorum")
-HONESTY = (*SIMULATED, "tests/sim/redis")
-MUSEUM = (*PRODUCT, "tests/sim", "tests/core", "tests/store")
+MODEL_CHECK = (*SIMULATED, "tests/sim/redis")
+MUTATIONS = (*PRODUCT, "tests/sim", "tests/core", "tests/store")
 DAEMON = (*PRODUCT, "deploy/grpc", "tests/e2e", "tests/sim/history")  # with real processes
 EVERYTHING = (".",)
 
@@ -29,8 +29,8 @@ def built(*targets):
     return ("tests/proof/build.sh", *targets)
 
 
-class Museum(Rows):
-    """Bugs, of which each must be caught; half of them by few worlds."""
+class Mutations(Rows):
+    """Bugs, of which each must be caught; half of them by few simulations."""
 
     def faults(self, rows):
         needed = [int(row["said"].split()[2]) for row in self.pieces(rows) if row["said"].startswith("caught")]
@@ -38,10 +38,10 @@ class Museum(Rows):
         return [f"the median of the seeds needed is {median}"] if median > MEDIAN_MAX else []
 
 
-def worlds(topology, wanted, chunk):
-    name = "worlds" if topology == "any" else f"worlds-{topology}"
+def simulations(topology, wanted, chunk):
+    name = "simulations" if topology == "any" else f"simulations-{topology}"
     of = () if topology == "any" else ("--topology", topology)
-    return Seeds(name, WORLDS, wanted, chunk, (*SIM, *of, "--seed", "{first}", "--seeds", "{count}"),
+    return Seeds(name, SIMULATIONS, wanted, chunk, (*SIM, *of, "--seed", "{first}", "--seeds", "{count}"),
                  prepare=built("distlock_sim"), quick=(*SIM, *of, "--seeds", "20"))
 
 
@@ -67,24 +67,25 @@ def once(name, code, command, quick):
 SUITE = once("suite", EVERYTHING, ("tests/run.sh", "--long"), ("tests/run.sh", "--filter", "^core"))
 STAGES = [
     SUITE,
-    worlds("any", 2_000_000, 5000),
-    worlds("sentinel", 200_000, 2000),
-    worlds("cluster", 200_000, 2000),
-    worlds("quorum", 200_000, 1000),
+    simulations("any", 2_000_000, 5000),
+    simulations("sentinel", 200_000, 2000),
+    simulations("cluster", 200_000, 2000),
+    simulations("quorum", 200_000, 1000),
     Seeds("ballot", BALLOT, 200_000, 5000,
           ("build/release/bin/sim_quorum_test", "--gtest_filter=QuorumWorlds.*"),
           env={"DISTLOCK_QUORUM_SEEDS": "{first}:{count}"}, prepare=built("sim_quorum_test"),
           quick=("build/release/bin/sim_quorum_test", "--gtest_filter=QuorumWorlds.*")),
-    Amount("honesty", HONESTY, 20_000, 2000, "sequences", ("build/release/bin/sim_redis_honesty_test",), least=100,
-           env={"DISTLOCK_HONESTY_SEQUENCES": "{amount}", "RC_PARAMS": "seed={seed}"},
-           prepare=built("sim_redis_honesty_test"), quick=("build/release/bin/sim_redis_honesty_test",)),
-    Museum("museum", MUSEUM, 8, (*PYTHON, "tests/sim/museum/mutate.py", "list"), ("tests/sim/museum.sh",),
+    Amount("model-check", MODEL_CHECK, 20_000, 2000, "sequences", ("build/release/bin/sim_redis_model_check_test",),
+           least=100, env={"DISTLOCK_MODEL_CHECK_SEQUENCES": "{amount}", "RC_PARAMS": "seed={seed}"},
+           prepare=built("sim_redis_model_check_test"), quick=("build/release/bin/sim_redis_model_check_test",)),
+    Mutations("mutations", MUTATIONS, 8, (*PYTHON, "tests/sim/mutations/mutate.py", "list"),
+              ("tests/sim/mutations.sh",),
            r"(?P<said>(?:(?P<bad>MISSED  in|CAUGHT after)|caught  after|not caught in) [^(]*?)\s{2,}(?P<row>\d\S*)",
            prepare=built("distlock_sim", "sim_quorum_test", "core_test", "store_pure_test"),
-           quick=("tests/sim/museum.sh", "--check")),
-    Rows("security-museum", (*PRODUCT, "tests"), 10, ("tests/security/museum/museum.py", "--list"),
-         ("tests/security/museum/museum.py",), r"(?:ok   |(?P<bad>WRONG)) (?P<row>\S+): \S+ \S+: (?P<said>.*)",
-         quick=("tests/security/museum/museum.py", "--check")),
+           quick=("tests/sim/mutations.sh", "--check")),
+    Rows("security-mutations", (*PRODUCT, "tests"), 10, ("tests/security/mutations/mutations.py", "--list"),
+         ("tests/security/mutations/mutations.py",), r"(?:ok   |(?P<bad>WRONG)) (?P<row>\S+): \S+ \S+: (?P<said>.*)",
+         quick=("tests/security/mutations/mutations.py", "--check")),
     Rows("attacks", DAEMON, 4, (*PYTHON, "tests/e2e/attacks.py", "--list"),
          (*PYTHON, "tests/e2e/attacks.py"),
          r"(?P<row>\S+)\s+(?P<said>(?:hardened|system)\s+lost\s.*?: (?:HOLDS|(?P<bad>NOT): .*?))   \[",

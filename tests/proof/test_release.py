@@ -8,7 +8,7 @@ import types
 import pytest
 
 from conftest import HERE, eventually, is_running
-from table import BALLOT, HONESTY, STAGES, WORLDS
+from table import BALLOT, MODEL_CHECK, STAGES, SIMULATIONS
 
 OK, FAILED, USAGE, MORE = 0, 1, 64, 75
 EACH_ROW_IS_GOOD = "shift; for row; do echo $row: good; done"
@@ -23,20 +23,20 @@ def hangs_at(place):
 
 
 def test_all_that_is_wanted_is_run_once(place):
-    assert "100 of 100 seeds" in place.run("--only", "worlds")
+    assert "100 of 100 seeds" in place.run("--only", "simulations")
     seeds = place.seeds()
     assert len(seeds) == len(set(seeds)) == 100
     before = place.record.read_text(encoding="utf-8")
-    place.run("--only", "worlds")
+    place.run("--only", "simulations")
     assert place.record.read_text(encoding="utf-8") == before
-    place.run("--only", "worlds", "--want", "worlds=105")
+    place.run("--only", "simulations", "--want", "simulations=105")
     assert len(set(place.seeds())) == 105
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_what_was_stopped_goes_on_from_there(place, number):
     place.does(SECOND_HANGS)
-    run = place.start("--only", "worlds")
+    run = place.start("--only", "simulations")
     pid = hangs_at(place)
     assert len(place.seeds()) == 10
     run.send_signal(number)
@@ -44,60 +44,61 @@ def test_what_was_stopped_goes_on_from_there(place, number):
     eventually(lambda: not is_running(pid), "the end of what it had started")
     assert len(place.seeds()) == 10
     place.does("exit 0")
-    place.run("--only", "worlds")
+    place.run("--only", "simulations")
     assert len(place.seeds()) == len(set(place.seeds())) == 100
 
 
 def test_a_time_limit_ends_a_piece_and_the_next_run_goes_on(place):
     place.does(SECOND_HANGS)
-    place.run("--only", "worlds", "--minutes", "0.05", code=MORE)
+    place.run("--only", "simulations", "--minutes", "0.05", code=MORE)
     [first] = place.seeds()  # as nothing is known of its pace yet
     place.does("exit 0")
-    place.run("--only", "worlds")
+    place.run("--only", "simulations")
     assert len(set(place.seeds())) == 100 and place.seeds()[0] == first
 
 
 def test_other_code_begins_anew_and_pages_comments_and_the_record_do_not(place):
-    place.run("--only", "worlds")
-    [code] = {row["code"] for row in place.rows("worlds")}
+    place.run("--only", "simulations")
+    [code] = {row["code"] for row in place.rows("simulations")}
     place.write("product/README.md", "Another page.\n")
     place.write("product/a.cc", "  // Another comment.\n\nint a;\n")
     place.commit("a page, a comment and the record")
-    assert place.status("worlds")[0] == OK
+    assert place.status("simulations")[0] == OK
     place.write("product/a.cc", "int b;\n")
-    assert place.status("worlds")[0] == MORE
-    place.run("--only", "worlds")
-    other = {row["code"] for row in place.rows("worlds")} - {code}
-    assert len(other) == 1 and len(place.rows("worlds", code=other.pop())) == 10
+    assert place.status("simulations")[0] == MORE
+    place.run("--only", "simulations")
+    other = {row["code"] for row in place.rows("simulations")} - {code}
+    assert len(other) == 1 and len(place.rows("simulations", code=other.pop())) == 10
     # No commit has that tree.
-    assert place.rows("worlds")[-1]["commit"].endswith("+") and not place.rows("worlds")[0]["commit"].endswith("+")
+    rows = place.rows("simulations")
+    assert rows[-1]["commit"].endswith("+") and not rows[0]["commit"].endswith("+")
     assert len(set(place.seeds())) == 200, "other code has other seeds"
     place.git("checkout", "-q", "product/a.cc")
-    assert place.status("worlds")[0] == OK
+    assert place.status("simulations")[0] == OK
     place.write("product/new.cc", "int c;\n")
-    assert place.status("worlds")[0] == MORE
+    assert place.status("simulations")[0] == MORE
 
 
 def test_what_ran_while_the_code_changed_does_not_count(place):
     place.does("echo 'int c;' >product/a.cc")
-    assert "the code has changed meanwhile" in place.run("--only", "worlds", code=FAILED)
+    assert "the code has changed meanwhile" in place.run("--only", "simulations", code=FAILED)
     assert place.rows() == []
 
 
 def test_a_failure_is_kept_with_its_seeds_and_bars_the_stage_until_the_code_changes(place):
     place.does("echo VIOLATION seed 17: two believed; exit 1")
-    assert "two believed" in place.run("--only", "worlds", code=FAILED)
-    [row] = place.rows("worlds")
+    assert "two believed" in place.run("--only", "simulations", code=FAILED)
+    [row] = place.rows("simulations")
     assert not row["passed"] and row["seeds"][1] == 10 and "VIOLATION seed 17" in row["said"]
     place.does("exit 0")
-    place.run("--only", "worlds", code=FAILED)
-    assert place.rows("worlds") == [row]
-    state, text = place.status("worlds")
+    place.run("--only", "simulations", code=FAILED)
+    assert place.rows("simulations") == [row]
+    state, text = place.status("simulations")
     assert state == FAILED and "two believed" in text and "0 of 100" in text
     assert "two believed" in (place.folder / "tests/track_record.md").read_text(encoding="utf-8")
     place.write("product/a.cc", "int mended;\n")
-    place.run("--only", "worlds")
-    assert place.status("worlds")[0] == OK
+    place.run("--only", "simulations")
+    assert place.status("simulations")[0] == OK
 
 
 def test_what_may_be_run_again_is_not_barred_by_its_failure(place):
@@ -110,18 +111,18 @@ def test_what_may_be_run_again_is_not_barred_by_its_failure(place):
 
 def test_what_proves_nothing_is_not_recorded(place):
     place.does("exit 2")
-    place.run("--only", "worlds", code=FAILED)
+    place.run("--only", "simulations", code=FAILED)
     assert place.rows() == []
 
 
 def test_two_runs_side_by_side_lose_no_piece_and_share_the_work(place):
     place.does("sleep 0.1")
-    runs = [place.start("--only", "worlds", "--want", "worlds=300") for _ in range(2)]
+    runs = [place.start("--only", "simulations", "--want", "simulations=300") for _ in range(2)]
     codes = [run.wait(60) for run in runs]
     # The one that found nothing left to begin may have ended before the other's last piece.
     assert OK in codes and set(codes) <= {OK, MORE}
     assert len(place.seeds()) == len(set(place.seeds())) == 300
-    assert len(place.rows("worlds")) == 30
+    assert len(place.rows("simulations")) == 30
 
 
 def test_a_page_that_a_killed_run_has_left_half_written_is_no_change_of_the_code(place):
@@ -135,13 +136,13 @@ def test_a_page_that_a_killed_run_has_left_half_written_is_no_change_of_the_code
 
 def test_what_a_run_has_claimed_is_not_run_by_another(place):
     place.does("echo $$ >pid; while [ ! -e go ]; do sleep 0.05; done")
-    first = place.start("--only", "worlds", "--want", "worlds=10")
+    first = place.start("--only", "simulations", "--want", "simulations=10")
     hangs_at(place)
-    place.run("--only", "worlds", "--want", "worlds=10", code=MORE)
+    place.run("--only", "simulations", "--want", "simulations=10", code=MORE)
     first.send_signal(signal.SIGKILL)
     first.wait()
     place.write("go", "")
-    place.run("--only", "worlds", "--want", "worlds=10")
+    place.run("--only", "simulations", "--want", "simulations=10")
     assert len(place.seeds()) == 10
 
 
@@ -191,10 +192,10 @@ def test_minutes_of_a_soak_that_was_stopped_count(place):
 
 
 def test_branches_merge_their_records_by_keeping_the_rows_of_both(place):
-    place.run("--only", "worlds", "--want", "worlds=10")
+    place.run("--only", "simulations", "--want", "simulations=10")
     place.commit("the record")
     place.git("checkout", "-q", "-b", "other")
-    place.run("--only", "worlds", "--want", "worlds=20")
+    place.run("--only", "simulations", "--want", "simulations=20")
     place.commit("more of it")
     place.git("checkout", "-q", "main")
     place.run("--only", "suite")
@@ -208,7 +209,7 @@ def test_branches_merge_their_records_by_keeping_the_rows_of_both(place):
 
 
 def test_the_track_record_is_made_of_the_record_alone(place):
-    place.run("--only", "worlds", "--only", "suite")
+    place.run("--only", "simulations", "--only", "suite")
     track = place.folder / "tests/track_record.md"
     page = track.read_text(encoding="utf-8")
     assert "100 seeds" in page and "1 runs" in page
@@ -221,13 +222,13 @@ def test_the_track_record_is_made_of_the_record_alone(place):
 
 def test_the_list_in_small_records_nothing(place):
     assert "table" in place.run("--quick", code=FAILED)
-    place.run("--quick", "--only", "worlds")
+    place.run("--quick", "--only", "simulations")
     assert not place.record.exists()
 
 
 @pytest.mark.parametrize("args,sentence", [
     (["--only", "nothing"], "there is no stage 'nothing'"),
-    (["--want", "worlds=0"], "not 'worlds=0'"),
+    (["--want", "simulations=0"], "not 'simulations=0'"),
     (["--want", "nothing=3"], "not 'nothing=3'"),
     (["--minutes", "none"], "invalid float value: 'none'"),
     (["--old", "/no/such/program"], "there is no program /no/such/program"),
@@ -247,15 +248,15 @@ def test_what_makes_no_sense_is_refused(place, args, sentence):
     ("caught 3 of 4, median 12 seeds, in 100 s", None),
 ])
 def test_rows_of_the_museum_are_read(line, told):
-    museum = next(stage for stage in STAGES if stage.name == "museum")
-    assert museum.read(line) == told
+    mutations = next(stage for stage in STAGES if stage.name == "mutations")
+    assert mutations.read(line) == told
     passed = [{"passed": True, "rows": ["1"], "said": f"caught after {needed} seeds"} for needed in (1, 1001, 1002)]
-    assert museum.faults(passed[:2]) == [] and "1001" in museum.faults(passed)[0]
+    assert mutations.faults(passed[:2]) == [] and "1001" in mutations.faults(passed)[0]
 
 
 @pytest.mark.parametrize("name,line,told", [
-    ("security-museum", "ok    12-no-limit: door_test Door.Limits: red", ("12-no-limit", True, "red")),
-    ("security-museum", "WRONG 12-no-limit: door_test Door.Limits: green", ("12-no-limit", False, "green")),
+    ("security-mutations", "ok    12-no-limit: acceptor_test Acceptor.Limits: red", ("12-no-limit", True, "red")),
+    ("security-mutations", "WRONG 12-no-limit: acceptor_test Acceptor.Limits: green", ("12-no-limit", False, "green")),
     ("attacks", "priority/unix             hardened lost    0 p99      8 max      9 ms, +   20 MB (   1 kept): HOLDS   "
                 "[connections=1]",
      ("priority/unix", True, "hardened lost 0 p99 8 max 9 ms, + 20 MB ( 1 kept): HOLDS")),
@@ -277,8 +278,8 @@ def test_each_stage_names_rows_paths_and_programs_that_exist(stage):
     assert stage.wanted_now(types.SimpleNamespace(path=root)) > 0
 
 
-@pytest.mark.parametrize("program,code", [("distlock_sim", WORLDS), ("sim_quorum_test", BALLOT),
-                                          ("sim_redis_honesty_test", HONESTY)])
+@pytest.mark.parametrize("program,code", [("distlock_sim", SIMULATIONS), ("sim_quorum_test", BALLOT),
+                                          ("sim_redis_model_check_test", MODEL_CHECK)])
 def test_the_code_of_a_simulation_is_all_that_it_is_linked_from(program, code):
     root = HERE.parents[1]
     named = subprocess.run(["cmake", "--build", "--preset", "release", "--", "-t", "inputs", program], cwd=root,

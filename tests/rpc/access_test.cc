@@ -158,14 +158,15 @@ TEST(Access, ALeasesLockIsComparedAsItsOwnBytes) {
 }
 
 TEST(Access, WhoProvesNothingIsToldSo) {
-  Gate gate({.asks = true,
-             .allow_all = false,
-             .on_access = {},
-             .unix_seconds = [] { return kNow; },
-             .boot_ns = [] { return int64_t{0}; }});
-  gate.Replace(PolicyOf("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [look]}\n"), nullptr, nullptr);
+  Authorizer authorizer({.asks = true,
+                         .allow_all = false,
+                         .on_access = {},
+                         .unix_seconds = [] { return kNow; },
+                         .boot_ns = [] { return int64_t{0}; }});
+  authorizer.Replace(PolicyOf("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [look]}\n"), nullptr,
+                     nullptr);
   TestOptions options;
-  options.server.gate = &gate;
+  options.server.authorizer = &authorizer;
   options.server.unix_peer_of = [](std::string_view) { return std::optional<access::UnixPeer>(); };
   TestBroker broker(options);
   v1::GetLockRequest request;
@@ -175,23 +176,23 @@ TEST(Access, WhoProvesNothingIsToldSo) {
   EXPECT_THAT(status.error_message(), HasSubstr("no proof of identity"));
 }
 
-TEST(Access, WithoutAPolicyTheGateIsShut) {
-  Gate gate({.asks = true,
-             .allow_all = false,
-             .on_access = {},
-             .unix_seconds = [] { return kNow; },
-             .boot_ns = [] { return int64_t{0}; }});
-  auto arrived = gate.Arrive({.peer = "unix:", .unix_peer = access::UnixPeer{0, 0, {}}});
-  auto& visitor = std::get<Visitor>(arrived);
-  EXPECT_TRUE(gate.CheckBroker(visitor, access::Verb::kStatus));
-  EXPECT_TRUE(gate.Check(visitor, access::Verb::kLook, "", "k"));
+TEST(Access, WithoutAPolicyNothingIsAuthorized) {
+  Authorizer authorizer({.asks = true,
+                         .allow_all = false,
+                         .on_access = {},
+                         .unix_seconds = [] { return kNow; },
+                         .boot_ns = [] { return int64_t{0}; }});
+  auto arrived = authorizer.Arrive({.peer = "unix:", .unix_peer = access::UnixPeer{0, 0, {}}});
+  auto& subject = std::get<Subject>(arrived);
+  EXPECT_TRUE(authorizer.CheckBroker(subject, access::Verb::kStatus));
+  EXPECT_TRUE(authorizer.Check(subject, access::Verb::kLook, "", "k"));
 }
 
 TEST(Access, AWrongTokenIsNeverAnonymous) {
   Guarded guarded("rules:\n- {name: r, who: [anyone], locks: ['*'], may: [look]}\n");
   const std::string token = access::TokenOf(access::Sha256("x"));
   const auto tokens = access::Tokens::Parse(access::TokenLine("ops", token), "t");
-  guarded.gate.Replace(nullptr, std::make_shared<const access::Tokens>(*tokens), nullptr);
+  guarded.authorizer.Replace(nullptr, std::make_shared<const access::Tokens>(*tokens), nullptr);
   const auto look = [&](const std::string& bearer) {
     v1::GetLockRequest request;
     request.set_key("k");
@@ -272,7 +273,8 @@ TEST(Access, AWithdrawnTokenEndsItsStreams) {
   Guarded guarded("rules:\n- {name: r, who: ['token:ops'], locks: ['*'], may: [acquire]}\n");
   const std::string token = access::TokenOf(access::Sha256("x"));
   const auto use = [&](const std::string& lines) {
-    guarded.gate.Replace(nullptr, std::make_shared<const access::Tokens>(*access::Tokens::Parse(lines, "t")), nullptr);
+    guarded.authorizer.Replace(nullptr, std::make_shared<const access::Tokens>(*access::Tokens::Parse(lines, "t")),
+                               nullptr);
     guarded.broker->server().Review();
   };
   use(access::TokenLine("ops", token));

@@ -16,11 +16,11 @@
 namespace distlock::rpc {
 namespace {
 
-class CutCounter final : public door::Observer {
+class CutCounter final : public acceptor::Observer {
  public:
-  void OnRefused(door::RefuseCause, const std::string&) override {}
-  void OnCut(door::CutCause why, const std::string&) override {
-    ++(why == door::CutCause::kEarlyCancels ? early : other);
+  void OnRefused(acceptor::RefuseCause, const std::string&) override {}
+  void OnCut(acceptor::CutCause why, const std::string&) override {
+    ++(why == acceptor::CutCause::kEarlyCancels ? early : other);
   }
   std::atomic<int> early = 0;
   std::atomic<int> other = 0;
@@ -44,9 +44,9 @@ TEST(Callers, ASessionShowsTheProcessAtItsOtherEnd) {
 TEST(Callers, WhoCancelsTooOftenBeforeAnAnswerIsCut) {
   CutCounter observer;
   TestOptions options;
-  options.server.door.observer = &observer;
-  options.server.door.calls.early_cancels_per_second = 0.001;
-  options.server.door.calls.early_cancels_at_once = 3;
+  options.server.acceptor.observer = &observer;
+  options.server.acceptor.calls.early_cancels_per_second = 0.001;
+  options.server.acceptor.calls.early_cancels_at_once = 3;
   TestBroker broker(options);
   const v1::Grant held = broker.Take("a");
   const auto cancel_one = [&](v1::LockService::Stub& stub) {

@@ -25,21 +25,21 @@ constexpr bool kHardened = true;
 constexpr bool kHardened = false;
 #endif
 
-class CutCauses final : public door::Observer {
+class CutCauses final : public acceptor::Observer {
  public:
-  void OnRefused(door::RefuseCause, const std::string&) override {}
-  void OnCut(door::CutCause why, const std::string&) override {
+  void OnRefused(acceptor::RefuseCause, const std::string&) override {}
+  void OnCut(acceptor::CutCause why, const std::string&) override {
     std::lock_guard lock(mu_);
     seen_.push_back(why);
   }
-  std::vector<door::CutCause> seen() const {
+  std::vector<acceptor::CutCause> seen() const {
     std::lock_guard lock(mu_);
     return seen_;
   }
 
  private:
   mutable std::mutex mu_;
-  std::vector<door::CutCause> seen_;  // guarded by mu_
+  std::vector<acceptor::CutCause> seen_;  // guarded by mu_
 };
 
 constexpr char kPriorityFrame[] = "\0\0\5\2\0\0\0\0\1\0\0\0\0\1";
@@ -82,7 +82,7 @@ TEST(FrameDefence, FramesThatCarryNothingAreBounded) {
   if (!kHardened) GTEST_SKIP() << "built with DISTLOCK_GRPC=system";
   CutCauses observer;
   TestOptions options;
-  options.server.door.observer = &observer;
+  options.server.acceptor.observer = &observer;
   TestBroker broker(options);
   const std::string path = broker.address().substr(std::strlen("unix:"));
   const std::string frame(kPriorityFrame, sizeof(kPriorityFrame) - 1);
@@ -90,7 +90,7 @@ TEST(FrameDefence, FramesThatCarryNothingAreBounded) {
   EXPECT_THAT(observer.seen(), testing::IsEmpty());
   EXPECT_TRUE(IsClosedAfter(path, Repeated(frame, 100'000)));
   while (observer.seen().empty()) usleep(1'000);
-  EXPECT_THAT(observer.seen(), testing::ElementsAre(door::CutCause::kFrames));
+  EXPECT_THAT(observer.seen(), testing::ElementsAre(acceptor::CutCause::kFrames));
 }
 
 }  // namespace

@@ -26,28 +26,28 @@ inline std::shared_ptr<const access::Policy> PolicyOf(const std::string& text) {
   return std::make_shared<const access::Policy>(policy.ok() ? *policy : access::Policy());
 }
 
-// A broker behind a gate, whose callers have the uid that `uid` says.
+// A broker behind an authorizer, whose callers have the uid that `uid` says.
 struct Guarded {
   explicit Guarded(const std::string& rules, bool allow_all = false)
-      : gate({.asks = true,
-              .allow_all = allow_all,
-              .on_access =
-                  [this](const AccessEvent& event) {
-                    std::lock_guard lock(mu);
-                    seen.emplace_back(event.outcome, std::string(event.rule));
-                  },
-              .unix_seconds = [this] { return now_s.load(); },
-              .boot_ns = [] { return int64_t{0}; }}) {
-    gate.Replace(PolicyOf(rules), nullptr, nullptr);
+      : authorizer({.asks = true,
+                    .allow_all = allow_all,
+                    .on_access =
+                        [this](const AccessEvent& event) {
+                          std::lock_guard lock(mu);
+                          seen.emplace_back(event.outcome, std::string(event.rule));
+                        },
+                    .unix_seconds = [this] { return now_s.load(); },
+                    .boot_ns = [] { return int64_t{0}; }}) {
+    authorizer.Replace(PolicyOf(rules), nullptr, nullptr);
     TestOptions options;
-    options.server.gate = &gate;
+    options.server.authorizer = &authorizer;
     options.server.unix_peer_of = [this](std::string_view) {
       return std::optional(access::UnixPeer{.uid = uid, .gid = 0, .groups = {}});
     };
     broker = std::make_unique<TestBroker>(options);
   }
   void Use(const std::string& rules) {
-    gate.Replace(PolicyOf(rules), nullptr, nullptr);
+    authorizer.Replace(PolicyOf(rules), nullptr, nullptr);
     broker->server().Review();
   }
   std::vector<std::pair<AccessOutcome, std::string>> Seen() {
@@ -59,7 +59,7 @@ struct Guarded {
   std::atomic<int64_t> now_s = kNow;
   std::mutex mu;
   std::vector<std::pair<AccessOutcome, std::string>> seen;
-  Gate gate;
+  Authorizer authorizer;
   std::unique_ptr<TestBroker> broker;
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kHere = 5;
 constexpr uint64_t kSameSlot = kHere + 1024;
 
-Visitor VisitorOf(const std::shared_ptr<const access::Rights>& rights, int64_t proof_until_s = kNow + 100) {
+Subject SubjectOf(const std::shared_ptr<const access::Rights>& rights, int64_t proof_until_s = kNow + 100) {
   const access::Caller caller{
       .principals = {}, .name = "somebody", .peer = "p", .token = {}, .proof_until_s = proof_until_s};
   return {.caller = std::make_shared<const access::Caller>(caller),
@@ -29,22 +29,22 @@ TEST(KnownCallersTest, WhatIsRememberedIsFound) {
   KnownCallers known;
   EXPECT_FALSE(known.Find(0, 0, kNow));
   const auto rights = std::make_shared<const access::Rights>();
-  const Visitor visitor = VisitorOf(rights);
-  known.Remember(kHere, visitor);
+  const Subject subject = SubjectOf(rights);
+  known.Remember(kHere, subject);
   const auto found = known.Find(kHere, 3, kNow);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->caller, visitor.caller);
+  EXPECT_EQ(found->caller, subject.caller);
   EXPECT_EQ(found->rights, rights);
-  EXPECT_EQ(found->account, visitor.account);
+  EXPECT_EQ(found->account, subject.account);
   EXPECT_EQ(found->generation, 3U);
 }
 
 TEST(KnownCallersTest, AnotherConnectionIsAnotherCaller) {
   KnownCallers known;
   const auto rights = std::make_shared<const access::Rights>();
-  known.Remember(kHere, VisitorOf(rights));
+  known.Remember(kHere, SubjectOf(rights));
   EXPECT_FALSE(known.Find(kSameSlot, 3, kNow));
-  known.Remember(kSameSlot, VisitorOf(rights));
+  known.Remember(kSameSlot, SubjectOf(rights));
   EXPECT_TRUE(known.Find(kSameSlot, 3, kNow));
   EXPECT_FALSE(known.Find(kHere, 3, kNow));
 }
@@ -52,14 +52,14 @@ TEST(KnownCallersTest, AnotherConnectionIsAnotherCaller) {
 TEST(KnownCallersTest, NothingIsKnownByAnotherPolicy) {
   KnownCallers known;
   const auto rights = std::make_shared<const access::Rights>();
-  known.Remember(kHere, VisitorOf(rights));
+  known.Remember(kHere, SubjectOf(rights));
   EXPECT_FALSE(known.Find(kHere, 4, kNow));
 }
 
 TEST(KnownCallersTest, NothingIsKnownOnceAProofHasEnded) {
   KnownCallers known;
   const auto rights = std::make_shared<const access::Rights>();
-  known.Remember(kHere, VisitorOf(rights, kNow + 1));
+  known.Remember(kHere, SubjectOf(rights, kNow + 1));
   EXPECT_TRUE(known.Find(kHere, 3, kNow));
   EXPECT_FALSE(known.Find(kHere, 3, kNow + 1));
 }
@@ -68,7 +68,7 @@ TEST(KnownCallersTest, RightsAreNotKeptAlive) {
   KnownCallers known;
   auto rights = std::make_shared<const access::Rights>();
   const std::weak_ptr<const access::Rights> seen = rights;
-  known.Remember(kHere, VisitorOf(rights));
+  known.Remember(kHere, SubjectOf(rights));
   rights.reset();
   EXPECT_TRUE(seen.expired());
   EXPECT_FALSE(known.Find(kHere, 3, kNow));
@@ -77,11 +77,11 @@ TEST(KnownCallersTest, RightsAreNotKeptAlive) {
 // Reading the certificate of a connection for each of its calls would cost several times as much as the calls.
 TEST(KnownCallersTest, WithoutAPolicyTheCallerIsKnownToo) {
   KnownCallers known;
-  const Visitor visitor = VisitorOf(nullptr);
-  known.Remember(kHere, visitor);
+  const Subject subject = SubjectOf(nullptr);
+  known.Remember(kHere, subject);
   const auto found = known.Find(kHere, 3, kNow);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->caller, visitor.caller);
+  EXPECT_EQ(found->caller, subject.caller);
   EXPECT_EQ(found->rights, nullptr);
   EXPECT_FALSE(known.Find(kHere, 4, kNow)) << "there may be a policy now";
 }
@@ -90,20 +90,20 @@ TEST(KnownCallersTest, WithoutAPolicyTheCallerIsKnownToo) {
 // caller has a quota.
 struct OfTheKernel {
   explicit OfTheKernel(const std::string& may)
-      : gate({.asks = true,
-              .allow_all = false,
-              .on_access = {},
-              .unix_seconds = [] { return kNow; },
-              .boot_ns = [this] { return int64_t{++found_out}; }}) {
+      : authorizer({.asks = true,
+                    .allow_all = false,
+                    .on_access = {},
+                    .unix_seconds = [] { return kNow; },
+                    .boot_ns = [this] { return int64_t{++found_out}; }}) {
     Use(may);
     TestOptions options;
-    options.server.gate = &gate;
+    options.server.authorizer = &authorizer;
     broker = std::make_unique<TestBroker>(options);
   }
   void Use(const std::string& may) {
-    gate.Replace(PolicyOf("rules:\n- {name: r, who: [anyone], locks: ['*'], may: [" + may +
-                          "]}\nlimits:\n- {who: [anyone], sessions: 1000}\n"),
-                 nullptr, nullptr);
+    authorizer.Replace(PolicyOf("rules:\n- {name: r, who: [anyone], locks: ['*'], may: [" + may +
+                                "]}\nlimits:\n- {who: [anyone], sessions: 1000}\n"),
+                       nullptr, nullptr);
   }
   grpc::Status Look(v1::LockService::Stub& stub) const {
     v1::GetLockRequest request;
@@ -120,7 +120,7 @@ struct OfTheKernel {
   }
 
   std::atomic<int> found_out = 0;
-  Gate gate;
+  Authorizer authorizer;
   std::unique_ptr<TestBroker> broker;
 };
 
@@ -147,7 +147,7 @@ TEST(KnownCallersTest, AProofOfTheCallsOwnCountsForThatCallAlone) {
   const std::string token = access::TokenOf(access::Sha256("x"));
   const auto use = [&](const std::string& shown) {
     const auto tokens = access::Tokens::Parse(access::TokenLine("ops", shown), "t");
-    here.gate.Replace(nullptr, std::make_shared<const access::Tokens>(*tokens), nullptr);
+    here.authorizer.Replace(nullptr, std::make_shared<const access::Tokens>(*tokens), nullptr);
   };
   use(token);
   EXPECT_EQ(here.WhoAmI(), uid);

@@ -20,41 +20,41 @@ constexpr char kRules[] = "rules:\n- {name: r, who: [authenticated], locks: ['*'
 
 struct Clocked {
   Clocked()
-      : gate({.asks = true,
-              .allow_all = false,
-              .on_access = {},
-              .unix_seconds = [this] { return now_s; },
-              .boot_ns = [] { return int64_t{0}; }}) {
-    gate.Replace(PolicyOf(kRules), nullptr, nullptr);
+      : authorizer({.asks = true,
+                    .allow_all = false,
+                    .on_access = {},
+                    .unix_seconds = [this] { return now_s; },
+                    .boot_ns = [] { return int64_t{0}; }}) {
+    authorizer.Replace(PolicyOf(kRules), nullptr, nullptr);
   }
-  Visitor Arrive(const access::PeerFacts& facts) {
-    auto arrived = gate.Arrive(facts);
-    EXPECT_TRUE(std::holds_alternative<Visitor>(arrived));
-    return std::get<Visitor>(std::move(arrived));
+  Subject Arrive(const access::PeerFacts& facts) {
+    auto arrived = authorizer.Arrive(facts);
+    EXPECT_TRUE(std::holds_alternative<Subject>(arrived));
+    return std::get<Subject>(std::move(arrived));
   }
   // Why it may take nothing new; "": it may.
-  std::string Refused(Visitor& visitor) {
-    const auto refusal = gate.CheckAcquire(visitor, Spec("k"));
+  std::string Refused(Subject& subject) {
+    const auto refusal = authorizer.CheckAcquire(subject, Spec("k"));
     if (!refusal) return "";
     EXPECT_EQ(refusal->reason(), v1::REFUSAL_REASON_UNAUTHENTICATED) << refusal->message();
     return refusal->message();
   }
-  void ExpectKeepsWhatItHas(Visitor& visitor) {
-    EXPECT_FALSE(gate.CheckLease(visitor, core::LockName::Encode("default", "k")));
-    EXPECT_FALSE(gate.CheckTakesAny(visitor));
+  void ExpectKeepsWhatItHas(Subject& subject) {
+    EXPECT_FALSE(authorizer.CheckLease(subject, core::LockName::Encode("default", "k")));
+    EXPECT_FALSE(authorizer.CheckTakesAny(subject));
   }
 
   int64_t now_s = kNow;
-  Gate gate;
+  Authorizer authorizer;
 };
 
 TEST(Proof, ACertificateThatHasExpiredTakesNothingNew) {
   Clocked t;
-  Visitor visitor = t.Arrive({.peer = "p", .tls = access::TlsPeer{.dns = {"a.example"}, .not_after_s = kNow + 10}});
-  EXPECT_EQ(t.Refused(visitor), "");
+  Subject subject = t.Arrive({.peer = "p", .tls = access::TlsPeer{.dns = {"a.example"}, .not_after_s = kNow + 10}});
+  EXPECT_EQ(t.Refused(subject), "");
   t.now_s = kNow + 10;
-  EXPECT_THAT(t.Refused(visitor), HasSubstr("has expired; bring it a new proof, or open another one"));
-  t.ExpectKeepsWhatItHas(visitor);
+  EXPECT_THAT(t.Refused(subject), HasSubstr("has expired; bring it a new proof, or open another one"));
+  t.ExpectKeepsWhatItHas(subject);
 }
 
 class Token : public testing::Test {
@@ -73,7 +73,7 @@ class Token : public testing::Test {
         R"({"iss":"https://issuer","aud":"distlock","sub":")" + subject + R"(","exp":)" + std::to_string(until) + "}";
     return "Bearer " + key.Sign(claims, "ES256", id);
   }
-  Visitor Shows(const access::SigningKey& key, const std::string& id) { return t_.Arrive(Facts(key, id)); }
+  Subject Shows(const access::SigningKey& key, const std::string& id) { return t_.Arrive(Facts(key, id)); }
 
   Clocked t_;
   const access::SigningKey old_{access::SigningKey::Type::kEc, "old"};
@@ -81,47 +81,47 @@ class Token : public testing::Test {
 };
 
 TEST_F(Token, ThatHasExpiredTakesNothingNew) {
-  t_.gate.Replace(nullptr, nullptr, Keys(old_, new_));
-  Visitor visitor = Shows(old_, "old");
+  t_.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
+  Subject subject = Shows(old_, "old");
   t_.now_s = kNow + 10 + access::kJwtLeewayS - 1;
-  EXPECT_EQ(t_.Refused(visitor), "");
+  EXPECT_EQ(t_.Refused(subject), "");
   ++t_.now_s;
-  EXPECT_THAT(t_.Refused(visitor), HasSubstr("has expired"));
-  t_.ExpectKeepsWhatItHas(visitor);
+  EXPECT_THAT(t_.Refused(subject), HasSubstr("has expired"));
+  t_.ExpectKeepsWhatItHas(subject);
 }
 
 TEST_F(Token, WhoseKeyIsGoneTakesNothingNew) {
-  t_.gate.Replace(nullptr, nullptr, Keys(old_, new_));
-  Visitor visitor = Shows(old_, "old");
-  t_.gate.Replace(nullptr, nullptr, Keys(new_, old_));
-  EXPECT_EQ(t_.Refused(visitor), "") << "it is still among them";
-  t_.gate.Replace(nullptr, nullptr, Keys(new_, new_));
-  EXPECT_THAT(t_.Refused(visitor), HasSubstr("the key of its token counts no more"));
-  t_.ExpectKeepsWhatItHas(visitor);
+  t_.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
+  Subject subject = Shows(old_, "old");
+  t_.authorizer.Replace(nullptr, nullptr, Keys(new_, old_));
+  EXPECT_EQ(t_.Refused(subject), "") << "it is still among them";
+  t_.authorizer.Replace(nullptr, nullptr, Keys(new_, new_));
+  EXPECT_THAT(t_.Refused(subject), HasSubstr("the key of its token counts no more"));
+  t_.ExpectKeepsWhatItHas(subject);
   // The same name for another key.
   const access::SigningKey stranger(access::SigningKey::Type::kEc, "old");
-  t_.gate.Replace(nullptr, nullptr, Keys(new_, stranger));
-  EXPECT_THAT(t_.Refused(visitor), HasSubstr("counts no more"));
+  t_.authorizer.Replace(nullptr, nullptr, Keys(new_, stranger));
+  EXPECT_THAT(t_.Refused(subject), HasSubstr("counts no more"));
 }
 
 TEST_F(Token, ANewOneOfTheSameCallerGoesOn) {
-  t_.gate.Replace(nullptr, nullptr, Keys(old_, new_));
-  Visitor visitor = Shows(old_, "old");
-  EXPECT_EQ(t_.gate.ProofLeft(visitor), std::chrono::seconds(10 + access::kJwtLeewayS));
+  t_.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
+  Subject subject = Shows(old_, "old");
+  EXPECT_EQ(t_.authorizer.ProofLeft(subject), std::chrono::seconds(10 + access::kJwtLeewayS));
   t_.now_s = kNow + 10 + access::kJwtLeewayS;
-  EXPECT_EQ(t_.gate.ProofLeft(visitor), std::chrono::seconds(0));
-  ASSERT_THAT(t_.Refused(visitor), HasSubstr("has expired"));
-  auto again = t_.gate.ArriveAgain(visitor, Facts(new_, "new", t_.now_s + 3600));
-  ASSERT_TRUE(std::holds_alternative<Visitor>(again));
-  EXPECT_EQ(t_.Refused(std::get<Visitor>(again)), "");
-  EXPECT_EQ(t_.gate.ProofLeft(std::get<Visitor>(again)), std::chrono::seconds(3600 + access::kJwtLeewayS));
+  EXPECT_EQ(t_.authorizer.ProofLeft(subject), std::chrono::seconds(0));
+  ASSERT_THAT(t_.Refused(subject), HasSubstr("has expired"));
+  auto again = t_.authorizer.ArriveAgain(subject, Facts(new_, "new", t_.now_s + 3600));
+  ASSERT_TRUE(std::holds_alternative<Subject>(again));
+  EXPECT_EQ(t_.Refused(std::get<Subject>(again)), "");
+  EXPECT_EQ(t_.authorizer.ProofLeft(std::get<Subject>(again)), std::chrono::seconds(3600 + access::kJwtLeewayS));
 }
 
 TEST_F(Token, ANewOneThatIsWrongOrSomebodyElsesIsRefused) {
-  t_.gate.Replace(nullptr, nullptr, Keys(old_, new_));
-  const Visitor visitor = Shows(old_, "old");
+  t_.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
+  const Subject subject = Shows(old_, "old");
   const auto refused = [&](const access::PeerFacts& facts) {
-    const auto again = t_.gate.ArriveAgain(visitor, facts);
+    const auto again = t_.authorizer.ArriveAgain(subject, facts);
     const auto* const refusal = std::get_if<v1::Refusal>(&again);
     return refusal == nullptr ? v1::REFUSAL_REASON_UNSPECIFIED : refusal->reason();
   };
@@ -133,46 +133,47 @@ TEST_F(Token, ANewOneThatIsWrongOrSomebodyElsesIsRefused) {
 
 // A connection keeps the certificate that it began with.
 TEST_F(Token, ANewOneCountsBesideACertificateThatHasEnded) {
-  t_.gate.Replace(PolicyOf(std::string("trust_domains: [td]\n") + kRules), nullptr, Keys(old_, new_));
+  t_.authorizer.Replace(PolicyOf(std::string("trust_domains: [td]\n") + kRules), nullptr, Keys(old_, new_));
   access::PeerFacts facts{
       .peer = "p", .tls = access::TlsPeer{.uris = {"spiffe://td/me"}, .not_after_s = kNow + 10}, .keeps_secrets = true};
-  Visitor visitor = t_.Arrive(facts);
-  ASSERT_EQ(visitor.identity(), "spiffe://td/me");
+  Subject subject = t_.Arrive(facts);
+  ASSERT_EQ(subject.identity(), "spiffe://td/me");
   t_.now_s = kNow + 10;
-  ASSERT_THAT(t_.Refused(visitor), HasSubstr("has expired"));
+  ASSERT_THAT(t_.Refused(subject), HasSubstr("has expired"));
   const auto shows = [&](const std::string& subject) {
     facts.authorization = {Bearer(new_, "new", kNow + 3600, subject)};
-    return t_.gate.ArriveAgain(visitor, facts);
+    return t_.authorizer.ArriveAgain(subject, facts);
   };
   auto good = shows("spiffe://td/me");
-  ASSERT_TRUE(std::holds_alternative<Visitor>(good)) << std::get<v1::Refusal>(good).message();
-  EXPECT_EQ(t_.Refused(std::get<Visitor>(good)), "");
+  ASSERT_TRUE(std::holds_alternative<Subject>(good)) << std::get<v1::Refusal>(good).message();
+  EXPECT_EQ(t_.Refused(std::get<Subject>(good)), "");
   EXPECT_EQ(std::get<v1::Refusal>(shows("spiffe://td/you")).reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
   facts.authorization.clear();
-  EXPECT_EQ(std::get<v1::Refusal>(t_.gate.ArriveAgain(visitor, facts)).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
-  EXPECT_TRUE(std::holds_alternative<v1::Refusal>(t_.gate.Arrive(facts))) << "it opens nothing new";
+  EXPECT_EQ(std::get<v1::Refusal>(t_.authorizer.ArriveAgain(subject, facts)).reason(),
+            v1::REFUSAL_REASON_UNAUTHENTICATED);
+  EXPECT_TRUE(std::holds_alternative<v1::Refusal>(t_.authorizer.Arrive(facts))) << "it opens nothing new";
 }
 
 // A signature is verified while others call, and keys that are gone by its end prove nothing afterwards.
 TEST_F(Token, KeysMayBeReplacedWhileOneIsVerified) {
   std::function<void()> meanwhile;
-  Gate gate({.asks = true,
-             .allow_all = false,
-             .on_access = {},
-             .unix_seconds =
-                 [&] {
-                   if (const auto now = std::exchange(meanwhile, nullptr)) now();
-                   return kNow;
-                 },
-             .boot_ns = [] { return int64_t{0}; }});
-  gate.Replace(PolicyOf(kRules), nullptr, Keys(old_, old_));
-  meanwhile = [&] { gate.Replace(nullptr, nullptr, Keys(new_, new_)); };
+  Authorizer authorizer({.asks = true,
+                         .allow_all = false,
+                         .on_access = {},
+                         .unix_seconds =
+                             [&] {
+                               if (const auto now = std::exchange(meanwhile, nullptr)) now();
+                               return kNow;
+                             },
+                         .boot_ns = [] { return int64_t{0}; }});
+  authorizer.Replace(PolicyOf(kRules), nullptr, Keys(old_, old_));
+  meanwhile = [&] { authorizer.Replace(nullptr, nullptr, Keys(new_, new_)); };
   const access::PeerFacts facts = Facts(old_, "old");
-  auto arrived = gate.Arrive(facts);
-  if (auto* visitor = std::get_if<Visitor>(&arrived)) {
-    EXPECT_EQ(gate.CheckAcquire(*visitor, Spec("k"))->reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
+  auto arrived = authorizer.Arrive(facts);
+  if (auto* subject = std::get_if<Subject>(&arrived)) {
+    EXPECT_EQ(authorizer.CheckAcquire(*subject, Spec("k"))->reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
   }
-  const auto again = gate.Arrive(facts);
+  const auto again = authorizer.Arrive(facts);
   ASSERT_TRUE(std::holds_alternative<v1::Refusal>(again));
   EXPECT_EQ(std::get<v1::Refusal>(again).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
 }
@@ -180,22 +181,22 @@ TEST_F(Token, KeysMayBeReplacedWhileOneIsVerified) {
 // With allow_all, too: the session has a proof that counts.
 TEST_F(Token, ANewOneThatIsWrongIsNamedWhereNothingElseIsRefused) {
   std::vector<AccessOutcome> told;
-  Gate gate({.asks = true,
-             .allow_all = true,
-             .on_access = [&](const AccessEvent& event) { told.push_back(event.outcome); },
-             .unix_seconds = [] { return kNow; },
-             .boot_ns = [] { return int64_t{0}; }});
-  gate.Replace(nullptr, nullptr, Keys(old_, new_));
-  const auto visitor = std::get<Visitor>(gate.Arrive(Facts(old_, "old")));
-  const auto refused = [&](const Visitor& who, const access::PeerFacts& facts) {
-    return std::get<v1::Refusal>(gate.ArriveAgain(who, facts));
+  Authorizer authorizer({.asks = true,
+                         .allow_all = true,
+                         .on_access = [&](const AccessEvent& event) { told.push_back(event.outcome); },
+                         .unix_seconds = [] { return kNow; },
+                         .boot_ns = [] { return int64_t{0}; }});
+  authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
+  const auto subject = std::get<Subject>(authorizer.Arrive(Facts(old_, "old")));
+  const auto refused = [&](const Subject& who, const access::PeerFacts& facts) {
+    return std::get<v1::Refusal>(authorizer.ArriveAgain(who, facts));
   };
-  const v1::Refusal over = refused(visitor, Facts(new_, "new", kNow - 1000));
+  const v1::Refusal over = refused(subject, Facts(new_, "new", kNow - 1000));
   EXPECT_EQ(over.reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
   EXPECT_THAT(over.message(), HasSubstr("expired"));
   EXPECT_THAT(told, testing::ElementsAre(AccessOutcome::kDenied));
-  EXPECT_EQ(refused(visitor, Facts(new_, "new", kNow + 10, "another")).reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
-  const auto unproven = std::get<Visitor>(gate.Arrive(Facts(new_, "old")));
+  EXPECT_EQ(refused(subject, Facts(new_, "new", kNow + 10, "another")).reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
+  const auto unproven = std::get<Subject>(authorizer.Arrive(Facts(new_, "old")));
   EXPECT_THAT(told, testing::ElementsAre(AccessOutcome::kDenied, AccessOutcome::kWouldDeny));
   EXPECT_EQ(refused(unproven, Facts(new_, "old")).reason(), v1::REFUSAL_REASON_UNAUTHENTICATED);
 }
@@ -239,7 +240,7 @@ constexpr char kWatchRules[] = "rules:\n- {name: r, who: [authenticated], locks:
 
 TEST_F(Token, WatchesEndWithIt) {
   Guarded guarded(kWatchRules);
-  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  guarded.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
   Watches watches(guarded, Bearer(old_, "old", kNow + 1 - access::kJwtLeewayS));
   guarded.now_s = kNow + 1;
   watches.ExpectEndOfProof("what proved its identity has expired");
@@ -247,9 +248,9 @@ TEST_F(Token, WatchesEndWithIt) {
 
 TEST_F(Token, WatchesEndWithItsKey) {
   Guarded guarded(kWatchRules);
-  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  guarded.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
   Watches watches(guarded, Bearer(old_, "old", kNow + 3600));
-  guarded.gate.Replace(nullptr, nullptr, Keys(new_, new_));
+  guarded.authorizer.Replace(nullptr, nullptr, Keys(new_, new_));
   guarded.broker->server().Review();
   watches.ExpectEndOfProof("the key of its token counts no more");
 }
@@ -257,7 +258,7 @@ TEST_F(Token, WatchesEndWithItsKey) {
 // A session whose token ends, and goes on with another one.
 TEST_F(Token, ASessionOutlivesIt) {
   Guarded guarded("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [acquire]}\n");
-  guarded.gate.Replace(nullptr, nullptr, Keys(old_, new_));
+  guarded.authorizer.Replace(nullptr, nullptr, Keys(old_, new_));
   TestSession session(guarded.broker->locks(), Bearer(old_, "old", kNow + 10));
   session.Open().Acquire(2, "a").Send();
   const v1::SessionOpened opened = session.Next().opened();

@@ -36,12 +36,12 @@ class Folder {
 
 TEST(ServerTest, ReportsItsPortAndRefusesATakenOne) {
   TestOptions options;
-  options.server.door.listen = {"127.0.0.1:0"};
+  options.server.acceptor.listen = {"127.0.0.1:0"};
   TestBroker broker(options);
   EXPECT_THAT(broker.address(), testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
   broker.Take("a");
 
-  ServerOptions second{.door = {.listen = {broker.address()}}};
+  ServerOptions second{.acceptor = {.listen = {broker.address()}}};
   const auto refused = Server::Start(second, broker.shards(), {});
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("cannot listen on " + broker.address()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("another process has this port"));
@@ -68,7 +68,7 @@ TEST(ServerTest, AnEarlyCallWaitsForThePort) {
       EXPECT_THAT(status.listen_addresses(1), testing::Not(testing::EndsWith(":0")));
     });
     TestOptions options;
-    options.server.door.listen = {socket, "127.0.0.1:0"};
+    options.server.acceptor.listen = {socket, "127.0.0.1:0"};
     TestBroker broker(options);
     asker.join();
   }
@@ -77,31 +77,31 @@ TEST(ServerTest, AnEarlyCallWaitsForThePort) {
 TEST(ServerTest, ASocketIsForUserAndGroup) {
   TestBroker broker;
   struct stat found{};
-  ASSERT_EQ(stat(door::UnixPath(broker.address()).c_str(), &found), 0);
+  ASSERT_EQ(stat(acceptor::UnixPath(broker.address()).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
 }
 
-AdminGate::Plan PlanOf(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen) {
-  AdminGate::Plan plan;
-  EXPECT_TRUE(AdminGate::MakePlan(listen, admin_listen, &plan).ok());
+AdminAuthorizer::Plan PlanOf(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen) {
+  AdminAuthorizer::Plan plan;
+  EXPECT_TRUE(AdminAuthorizer::MakePlan(listen, admin_listen, &plan).ok());
   return plan;
 }
 
-TEST(AdminGate, WhereDrainAndForceReleaseAreServed) {
+TEST(AdminAuthorizer, WhereDrainAndForceReleaseAreServed) {
   const std::string socket = "unix:///run/d.sock", tcp = "127.0.0.1:1", own = "127.0.0.1:2";
-  using enum door::Kind;
+  using enum acceptor::Kind;
   const auto usual = PlanOf({socket, tcp}, {});
-  EXPECT_TRUE(usual.gate.Admits(kUnix) && usual.own.empty());
-  EXPECT_FALSE(usual.gate.Admits(kTcp) || usual.gate.Admits(kTls) || usual.gate.Admits(std::nullopt));
+  EXPECT_TRUE(usual.authorizer.Admits(kUnix) && usual.own.empty());
+  EXPECT_FALSE(usual.authorizer.Admits(kTcp) || usual.authorizer.Admits(kTls) || usual.authorizer.Admits(std::nullopt));
   const auto apart = PlanOf({socket, tcp}, {own});
-  EXPECT_FALSE(apart.gate.Admits(kUnix) || apart.gate.Admits(kTcp));
+  EXPECT_FALSE(apart.authorizer.Admits(kUnix) || apart.authorizer.Admits(kTcp));
   EXPECT_THAT(apart.own, testing::ElementsAre(own));
   const auto both = PlanOf({socket, tcp}, {tcp, own});
-  EXPECT_TRUE(!both.gate.Admits(kUnix) && both.gate.Admits(kTcp) && both.gate.Admits(kTls));
-  EXPECT_FALSE(both.gate.Admits(std::nullopt));
+  EXPECT_TRUE(!both.authorizer.Admits(kUnix) && both.authorizer.Admits(kTcp) && both.authorizer.Admits(kTls));
+  EXPECT_FALSE(both.authorizer.Admits(std::nullopt));
   EXPECT_THAT(both.own, testing::ElementsAre(own));
-  AdminGate::Plan plan;
-  EXPECT_THAT(std::string(AdminGate::MakePlan({socket, tcp, "127.0.0.1:3"}, {tcp}, &plan).message()),
+  AdminAuthorizer::Plan plan;
+  EXPECT_THAT(std::string(AdminAuthorizer::MakePlan({socket, tcp, "127.0.0.1:3"}, {tcp}, &plan).message()),
               HasSubstr("but not 127.0.0.1:3"));
 }
 

@@ -14,7 +14,7 @@ namespace distlock::rpc {
 TestBroker::TestBroker(TestOptions options) {
   std::string folder = (std::filesystem::temp_directory_path() / "distlock-rpc-XXXXXX").string();
   folder_ = mkdtemp(folder.data());
-  if (options.server.door.listen.empty()) options.server.door.listen = {"unix://" + folder_ + "/broker.sock"};
+  if (options.server.acceptor.listen.empty()) options.server.acceptor.listen = {"unix://" + folder_ + "/broker.sock"};
   if (options.server.broker_id.empty()) options.server.broker_id = "00112233445566aa";
   options.core.validity = options.server.limits.validity;
   options.core.store = shard::ModelStores::kTraits;

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 inline constexpr int64_t kStart = 1'700'000'000'000'000;
-inline constexpr Duration kMostLate = seconds(20);  // as in the worlds
+inline constexpr Duration kMostLate = seconds(20);  // as in the simulations
 inline constexpr Place kFirst = 1'600'000'000'000'000, kSecond = kFirst + 1000;
 
 // Requests are told apart by their places here.

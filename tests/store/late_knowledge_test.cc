@@ -31,7 +31,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int64_t kStart = 1'700'000'000'000'000;
-constexpr Duration kMostLate = seconds(20);  // as in the worlds
+constexpr Duration kMostLate = seconds(20);  // as in the simulations
 const core::StoreTime kNow{kStart};
 
 core::LockName TheLock() { return core::LockName::Encode("default", "k"); }

@@ -57,15 +57,15 @@ void CheckAccessCall::Start(const grpc::ByteBuffer& bytes) {
     check.Bad("principal", "is none that a caller can have; pass one such as k8s:shop/worker, or anonymous");
   }
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  Gate& gate = frontend().gate;
-  if (!request.principal().empty() && Denied(gate.CheckBroker(visitor(), access::Verb::kAccess))) return;
-  Visitor other;
+  Authorizer& authorizer = frontend().authorizer;
+  if (!request.principal().empty() && Denied(authorizer.CheckBroker(subject(), access::Verb::kAccess))) return;
+  Subject other;
   if (!request.principal().empty()) {
-    other = gate.As(principal ? std::vector{*principal} : std::vector<access::Principal>());
+    other = authorizer.As(principal ? std::vector{*principal} : std::vector<access::Principal>());
   } else {
-    gate.Refresh(visitor());
+    authorizer.Refresh(subject());
   }
-  const Visitor& whose = request.principal().empty() ? visitor() : other;
+  const Subject& whose = request.principal().empty() ? subject() : other;
   v1::CheckAccessResponse response;
   response.set_identity(contract::CleanText(whose.identity()));
   response.set_allowed(whose.rights == nullptr && verb.has_value());

@@ -16,7 +16,8 @@ constexpr core::Duration kMaxDrain = std::chrono::hours(24);
 }  // namespace
 
 void GetStatusCall::Start(const grpc::ByteBuffer&) {
-  if (!Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kStatus))) Answer(BrokerStatus(frontend(), facts_));
+  if (!Denied(frontend().authorizer.CheckBroker(subject(), access::Verb::kStatus)))
+    Answer(BrokerStatus(frontend(), facts_));
 }
 
 void DrainCall::Start(const grpc::ByteBuffer& bytes) {
@@ -26,7 +27,7 @@ void DrainCall::Start(const grpc::ByteBuffer& bytes) {
   std::optional<core::Duration> timeout;
   if (request.has_timeout()) timeout = check.Time(request.timeout(), {}, kMaxDrain, "timeout");
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  if (Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kDrain))) return;
+  if (Denied(frontend().authorizer.CheckBroker(subject(), access::Verb::kDrain))) return;
   v1::DrainResponse response;
   for (const shard::ShardStatus& shard : shards().Status()) {
     response.set_leases(response.leases() + static_cast<int64_t>(shard.stats.leases));
@@ -36,7 +37,7 @@ void DrainCall::Start(const grpc::ByteBuffer& bytes) {
 }
 
 void ReloadCall::Start(const grpc::ByteBuffer&) {
-  if (Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kReload))) return;
+  if (Denied(frontend().authorizer.CheckBroker(subject(), access::Verb::kReload))) return;
   if (!facts_.reload) return void(Answer(v1::ReloadResponse()));
   auto self = std::static_pointer_cast<ReloadCall>(shared_from_this());
   facts_.reload([self](const v1::ReloadResponse& response) { self->Answer(response); });
@@ -52,7 +53,7 @@ void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
     check.Bad("page_token", "is none of this service; pass next_page_token unchanged");
   }
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  if (Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kSessions))) return;
+  if (Denied(frontend().authorizer.CheckBroker(subject(), access::Verb::kSessions))) return;
   // One more stream than the page shows: it tells whether another page follows.
   const auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
   v1::ListSessionsResponse response;
@@ -134,7 +135,7 @@ v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& 
   for (const std::string& address : facts.listen.get()) status.add_listen_addresses(address);
   *status.mutable_validity() = contract::ToProto(frontend.limits.validity);
   status.set_wait_replicas(facts.wait_replicas);
-  status.set_policy_generation(static_cast<int64_t>(frontend.gate.generation()));
+  status.set_policy_generation(static_cast<int64_t>(frontend.authorizer.generation()));
   if (facts.store_nodes) {
     const std::vector<store::NodeStatus> nodes = facts.store_nodes();
     for (const store::NodeStatus& node : nodes) Describe(node, *status.add_store_nodes());

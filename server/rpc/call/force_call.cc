@@ -39,9 +39,9 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   }
   if (!check.ok()) return void(Refuse(check.Refusal(), name_));
   const auto verb = access::Verb::kForceRelease;
-  if (Denied(frontend().gate.Check(visitor(), verb, request.namespace_(), request.key()), name_)) return;
+  if (Denied(frontend().authorizer.Check(subject(), verb, request.namespace_(), request.key()), name_)) return;
   caller_ = peer();
-  if (visitor().caller != nullptr) absl::StrAppend(&caller_, " ", visitor().identity());
+  if (subject().caller != nullptr) absl::StrAppend(&caller_, " ", subject().identity());
   reason_ = request.reason();
   observer_ = frontend().observer;
   store_timeout_ = frontend().limits.store_timeout;

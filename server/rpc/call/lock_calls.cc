@@ -38,15 +38,15 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   check.RequestId(request.request_id());
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
   for (int i = 0; i < request.locks_size(); ++i) {
-    if (Denied(frontend().gate.CheckAcquire(visitor(), request.locks(i)), all.parts[static_cast<size_t>(i)].name))
+    if (Denied(frontend().authorizer.CheckAcquire(subject(), request.locks(i)), all.parts[static_cast<size_t>(i)].name))
       return;
   }
   if (frontend().admission.draining()) return void(Refuse(contract::DrainingRefusal(), name));
   if (Metered(all.parts.size())) return;
 
   repeatable_ = !request.request_id().empty();
-  const std::string identity = visitor().identity();
-  const std::string request_id = contract::RequestOf(frontend().OwnerIdentity(visitor()), request.request_id());
+  const std::string identity = subject().identity();
+  const std::string request_id = contract::RequestOf(frontend().OwnerIdentity(subject()), request.request_id());
   // To the store each shard is a broker of its own, so the shard of the first lock can hold all of them.
   home_ = shards().ShardOf(name);
   for (size_t i = 0; i < all.parts.size(); ++i) {
@@ -62,11 +62,11 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
 }
 
 bool AcquireCall::Metered(size_t locks) {
-  account_ = visitor().account;
+  account_ = subject().account;
   if (account_ == nullptr) return false;
   const core::Instant now = shard::BootNow();
-  auto refusal = TooFast(*account_, visitor().identity(), now);
-  if (!refusal) refusal = NoRoom(*account_, visitor().identity(), locks);
+  auto refusal = TooFast(*account_, subject().identity(), now);
+  if (!refusal) refusal = NoRoom(*account_, subject().identity(), locks);
   if (refusal) {
     account_ = nullptr;
     return Denied(refusal);
@@ -117,7 +117,7 @@ void RenewCall::Start(const grpc::ByteBuffer& bytes) {
   contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
   if (!check.ok()) return void(Refuse(check.Refusal()));
   name_ = lease.name;
-  if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
+  if (Denied(frontend().authorizer.CheckLease(subject(), name_), name_)) return;
   if (!core::IsDetached(lease.owner)) {
     check.Bad("lease_id", "is of a lease of a stream, which its broker renews; Renew is for detached leases");
     return void(Refuse(check.Refusal()));
@@ -150,7 +150,7 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
   if (!check.ok()) return void(Refuse(check.Refusal()));
   name_ = lease.name;
-  if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
+  if (Denied(frontend().authorizer.CheckLease(subject(), name_), name_)) return;
   const int shard = shards().ShardOf(name_);
   AskSurely(shard, core::Release{.session = session(),
                                  .request = kOnly,
@@ -178,7 +178,7 @@ void DowngradeCall::Start(const grpc::ByteBuffer& bytes) {
   if (const auto* refusal = std::get_if<v1::Refusal>(&checked)) return void(Refuse(*refusal));
   auto& downgrade = std::get<core::Downgrade>(checked);
   name_ = downgrade.name;
-  if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
+  if (Denied(frontend().authorizer.CheckLease(subject(), name_), name_)) return;
   downgrade.session = session();
   downgrade.request = kOnly;
   const int shard = shards().ShardOf(name_);
@@ -202,7 +202,8 @@ void GetLockCall::Start(const grpc::ByteBuffer& bytes) {
                                    ? check.Count(request.max_waiters(), contract::kMaxPage, "max_waiters")
                                    : contract::kDefaultPage;
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
-  if (Denied(frontend().gate.Check(visitor(), access::Verb::kLook, request.namespace_(), request.key()), name)) return;
+  if (Denied(frontend().authorizer.Check(subject(), access::Verb::kLook, request.namespace_(), request.key()), name))
+    return;
   auto self = std::static_pointer_cast<GetLockCall>(shared_from_this());
   shards().Inspect(name, max_waiters, frontend().limits.store_timeout,
                    [self, name](absl::StatusOr<store::LockView> view) {
@@ -225,7 +226,8 @@ void CheckTokenCall::Start(const grpc::ByteBuffer& bytes) {
   const int64_t token = request.fencing_token();
   if (token <= 0) check.Bad("fencing_token", absl::StrCat("is ", token, "; pass the fencing_token of a Grant"));
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
-  if (Denied(frontend().gate.Check(visitor(), access::Verb::kLook, request.namespace_(), request.key()), name)) return;
+  if (Denied(frontend().authorizer.Check(subject(), access::Verb::kLook, request.namespace_(), request.key()), name))
+    return;
   auto self = std::static_pointer_cast<CheckTokenCall>(shared_from_this());
   shards().Inspect(name, 0, frontend().limits.store_timeout, [self, name, token](absl::StatusOr<store::LockView> view) {
     if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), name), name));
@@ -245,8 +247,8 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   const uint32_t page_size = check.Page(request.page_size(), "page_size");
   if (!check.ok()) return void(Refuse(check.Refusal()));
   const auto ns = contract::NamespaceOf(request.namespace_());
-  if (Denied(frontend().gate.CheckAll(visitor(), access::Verb::kList, ns, request.key_prefix()))) return;
-  caller_ = visitor().identity();
+  if (Denied(frontend().authorizer.CheckAll(subject(), access::Verb::kList, ns, request.key_prefix()))) return;
+  caller_ = subject().identity();
   auto token = contract::UnbindPageToken(request.page_token(), caller_, search_);
   if (!token) {
     check.Bad("page_token", "is not one that ListLocks has given to this caller for this search; start without it");

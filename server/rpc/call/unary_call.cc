@@ -13,8 +13,8 @@ namespace distlock::rpc {
 bool UnaryCall::Arrive() {
   inside_ = frontend_->inside.IsInside(context(), connection());
   auto arrived = rpc::Arrive(*frontend_, context(), connection());
-  if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
-  return !Denied(std::holds_alternative<Visitor>(arrived) ? std::nullopt
+  if (auto* subject = std::get_if<Subject>(&arrived)) subject_ = std::move(*subject);
+  return !Denied(std::holds_alternative<Subject>(arrived) ? std::nullopt
                                                           : std::optional(std::get<v1::Refusal>(arrived)));
 }
 

@@ -77,7 +77,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   // Who counts as one with the caller. During Start only.
   std::string counted_peer() { return frontend_->inside.CountedPeerOf(context(), connection()); }
   // Who calls. During Start only.
-  Visitor& visitor() { return visitor_; }
+  Subject& subject() { return subject_; }
 
  private:
   // Reads who calls. False: a proof of identity is wrong, and the call is refused.
@@ -90,7 +90,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend* frontend_ = nullptr;
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
-  Visitor visitor_;
+  Subject subject_;
   bool inside_ = false;       // the caller is in this process
   std::optional<int> shard_;  // the shard that was asked
 

@@ -14,7 +14,7 @@
 
 namespace distlock::rpc {
 
-// Owned by the call or door that it belongs to, which outlives the operation that carries it.
+// Owned by the call or acceptor that it belongs to, which outlives the operation that carries it.
 class CallTag {
  public:
   virtual void Run(bool ok) = 0;
@@ -54,7 +54,7 @@ Completed CompletedBy(grpc::CompletionQueue& queue, Start start) {
   return {static_cast<CallTag*>(tag), ok};
 }
 
-// Counts the users of a queue that may still start operations: calls that are not done, and doors. Thread: any.
+// Counts the users of a queue that may still start operations: calls that are not done, and acceptors. Thread: any.
 class LiveCalls {
  public:
   void Begin() {

@@ -136,8 +136,8 @@ void PutOff(CallTag& tag, grpc::CompletionQueue& queue) {
   new Delayed(queue, tag);
 }
 
-CallThreads::CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of, unsigned threads)
-    : visitor_of_(std::move(visitor_of)) {
+CallThreads::CallThreads(grpc::ServerBuilder& builder, ConnectionOf connection_of, unsigned threads)
+    : connection_of_(std::move(connection_of)) {
   if (threads == 0) threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMaxThreads);
   for (unsigned i = 0; i < threads; ++i) queues_.push_back(builder.AddCompletionQueue());
 }

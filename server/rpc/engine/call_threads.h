@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads that wait for gRPC, each with its own completion queue, and the doors: a door accepts the calls of one
-// method on one queue.
+// The threads that wait for gRPC, each with its own completion queue, and the acceptors: an acceptor accepts the calls
+// of one method on one queue.
 //
 // Why not gRPC's callback API: it has two or more threads of its own, which hand the sockets to each other at each
 // event (gRPC 1.51, ev_epoll1_linux.cc: a worker makes another one the poller before it handles its event). On a small
 // machine the handover costs more than the event.
 //
-// Order: construct with the builder; when the server runs, open the doors (Open...) and Start; Stop after
+// Order: construct with the builder; when the server runs, open the acceptors (Open...) and Start; Stop after
 // Server::Shutdown has returned. Tags run on these threads, all tags of one call on the same one, except those that
 // WriteNow runs (reactor.h).
 #pragma once
@@ -29,16 +29,16 @@ namespace distlock::rpc {
 class CallThreads {
  public:
   // Who is behind a connection, by the name that gRPC gives it; may return null. Any thread.
-  using VisitorOf = std::function<std::shared_ptr<door::Visitor>(const std::string& grpc_peer)>;
+  using ConnectionOf = std::function<std::shared_ptr<acceptor::Connection>(const std::string& grpc_peer)>;
 
   // `threads`: 0 is one for each two cores, at least 1, at most 16.
-  CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of, unsigned threads = 0);
+  CallThreads(grpc::ServerBuilder& builder, ConnectionOf connection_of, unsigned threads = 0);
   ~CallThreads();  // Stop
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;
 
-  // Open a door for a method, by its kind. `request` is the generated RequestX of `service`; `serve` gets each call
-  // that comes in, on the thread that will run the call's tags.
+  // Open an acceptor for a method, by its kind. `request` is the generated RequestX of `service`; `serve` gets each
+  // call that comes in, on the thread that will run the call's tags.
   template <typename Service, typename Request, typename Serve>
   void OpenUnary(Service& service, Request request, Serve serve) {
     OpenForOne<UnaryReactor>(service, request, std::move(serve));
@@ -63,12 +63,12 @@ class CallThreads {
   void Stop();
 
  private:
-  class AnyDoor : public CallTag {
+  class AnyCallAcceptor : public CallTag {
    public:
-    virtual ~AnyDoor() = default;
+    virtual ~AnyCallAcceptor() = default;
   };
   template <typename ReactorOfCall>
-  class Door;
+  class CallAcceptor;
 
   // For methods with one request.
   template <typename ReactorOfCall, typename Service, typename Request, typename Serve>
@@ -83,9 +83,9 @@ class CallThreads {
   void Open(const std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void* tag)>& ask,
             const std::function<void(typename ReactorOfCall::Call)>& serve);
 
-  const VisitorOf visitor_of_;
+  const ConnectionOf connection_of_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
-  std::vector<std::unique_ptr<AnyDoor>> doors_;
+  std::vector<std::unique_ptr<AnyCallAcceptor>> acceptors_;
   std::vector<std::thread> threads_;
   bool stopped_ = false;
   LiveCalls live_;
@@ -93,15 +93,16 @@ class CallThreads {
 
 // Asks gRPC for one call at a time. Calls that come meanwhile wait inside gRPC.
 template <typename ReactorOfCall>
-class CallThreads::Door final : public AnyDoor {
+class CallThreads::CallAcceptor final : public AnyCallAcceptor {
  public:
   using Incoming = typename ReactorOfCall::Incoming;
   using Call = typename ReactorOfCall::Call;
   using Ask = std::function<void(Incoming&, grpc::ServerCompletionQueue*, void*)>;
   using Serve = std::function<void(Call)>;
 
-  Door(LiveCalls& live, const VisitorOf& visitor_of, grpc::ServerCompletionQueue* queue, Ask ask, Serve serve)
-      : live_(live), visitor_of_(visitor_of), queue_(queue), ask_(std::move(ask)), serve_(std::move(serve)) {
+  CallAcceptor(LiveCalls& live, const ConnectionOf& connection_of, grpc::ServerCompletionQueue* queue, Ask ask,
+               Serve serve)
+      : live_(live), connection_of_(connection_of), queue_(queue), ask_(std::move(ask)), serve_(std::move(serve)) {
     live_.Begin();
     AskForNext();
   }
@@ -114,8 +115,8 @@ class CallThreads::Door final : public AnyDoor {
     auto call = std::move(next_);
     call->MarkStarted();
     AskForNext();
-    call->visitor = visitor_of_(call->context.peer());
-    if (call->visitor != nullptr) call->visitor->OnCall(call->request.Length());
+    call->connection = connection_of_(call->context.peer());
+    if (call->connection != nullptr) call->connection->OnCall(call->request.Length());
     serve_(std::move(call));
   }
 
@@ -127,7 +128,7 @@ class CallThreads::Door final : public AnyDoor {
   }
 
   LiveCalls& live_;
-  const VisitorOf& visitor_of_;
+  const ConnectionOf& connection_of_;
   grpc::ServerCompletionQueue* const queue_;
   const Ask ask_;
   const Serve serve_;
@@ -139,7 +140,7 @@ void CallThreads::Open(
     const std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void*)>& ask,
     const std::function<void(typename ReactorOfCall::Call)>& serve) {
   for (const auto& queue : queues_) {
-    doors_.push_back(std::make_unique<Door<ReactorOfCall>>(live_, visitor_of_, queue.get(), ask, serve));
+    acceptors_.push_back(std::make_unique<CallAcceptor<ReactorOfCall>>(live_, connection_of_, queue.get(), ask, serve));
   }
 }
 

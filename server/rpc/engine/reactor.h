@@ -8,7 +8,7 @@
 //
 // OnCancel: the call ended without Finish, or before Finish was sent. OnDone comes once, as the last reaction, after
 // Finish and after every started operation has ended; it may delete the reactor. Memory: one IncomingCall for each call
-// that is open or that a door waits for.
+// that is open or that an acceptor waits for.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -21,7 +21,7 @@
 #include <string>
 #include <utility>
 
-#include "door/visitor.h"
+#include "acceptor/connection.h"
 #include "rpc/engine/call_tag.h"
 
 namespace distlock::rpc {
@@ -36,8 +36,8 @@ class IncomingCall {
   grpc::ServerContext context;
   grpc::ByteBuffer request;  // unary and server-streaming calls only
   Responder responder{&context};
-  // Whose connection the call came on, read once, when it arrived. Null: gone already, or not from the door.
-  std::shared_ptr<door::Visitor> visitor;
+  // Whose connection the call came on, read once, when it arrived. Null: gone already, or not from the acceptor.
+  std::shared_ptr<acceptor::Connection> connection;
 
   IncomingCall(LiveCalls& live, grpc::ServerCompletionQueue& queue) : live_(live), queue_(queue) {}
 
@@ -46,7 +46,7 @@ class IncomingCall {
   // The call has arrived: it counts as live until its reactor is done.
   void MarkStarted() { live_.Begin(); }
   // The caller's address, for people and for counting.
-  std::string PeerName() const { return visitor != nullptr ? visitor->address : context.peer(); }
+  std::string PeerName() const { return connection != nullptr ? connection->address : context.peer(); }
 
  private:
   friend class Reactor<Responder>;
@@ -84,8 +84,8 @@ class Reactor {
   }
 
   grpc::ServerContext& context() { return call_->context; }
-  // As IncomingCall::visitor.
-  const door::Visitor* connection() const { return call_->visitor.get(); }
+  // As IncomingCall::connection.
+  const acceptor::Connection* connection() const { return call_->connection.get(); }
   std::string PeerName() const { return call_->PeerName(); }
   const grpc::ByteBuffer& request() const { return call_->request; }
 
@@ -110,7 +110,7 @@ class Reactor {
   void StartWrite(const grpc::ByteBuffer* response) {
     Begin();
     MarkAnswered();
-    if (call_->visitor != nullptr) call_->visitor->OnAnswer();
+    if (call_->connection != nullptr) call_->connection->OnAnswer();
     call_->responder.Write(*response, Tag(write_));
   }
   // As StartWrite, but true means that the response has left and OnWriteDone does not follow. Reactions, also of other
@@ -150,7 +150,8 @@ class Reactor {
     using ReactorTag::ReactorTag;
     grpc::ByteBuffer* into = nullptr;
     void Run(bool ok) override {
-      if (ok && this->reactor->call_->visitor != nullptr) this->reactor->call_->visitor->OnMessage(into->Length());
+      if (ok && this->reactor->call_->connection != nullptr)
+        this->reactor->call_->connection->OnMessage(into->Length());
       this->reactor->OnReadDone(ok);
       this->reactor->End();
     }
@@ -201,8 +202,8 @@ class Reactor {
     Call call = std::move(call_);
     LiveCalls& live = call->live_;
     OnDone();
-    if (call->visitor != nullptr) {
-      call->visitor->OnCallOver(early_, early_ ? door::Clock::now() : door::Clock::time_point());
+    if (call->connection != nullptr) {
+      call->connection->OnCallOver(early_, early_ ? acceptor::Clock::now() : acceptor::Clock::time_point());
     }
     call.reset();
     live.End();

@@ -34,20 +34,19 @@ void HoldCall::Start() {
   check.RequestId(request.request_id());
   const uint32_t generation = check.Count(request.generation(), INT32_MAX, "generation");
   if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, acquire.name);
-  std::optional<v1::Refusal> denied = frontend_.gate.CheckAcquire(visitor_, request.lock());
+  std::optional<v1::Refusal> denied = frontend_.authorizer.CheckAcquire(subject_, request.lock());
   if (denied) return Refuse(*denied, StreamClose::kDenied, acquire.name);
   if (account_ != nullptr) {
-    denied = TooFast(*account_, visitor_.identity(), shard::BootNow());
-    if (!denied) denied = NoRoom(*account_, visitor_.identity(), 1);
+    denied = TooFast(*account_, subject_.identity(), shard::BootNow());
+    if (!denied) denied = NoRoom(*account_, subject_.identity(), 1);
     if (denied) return Refuse(*denied, StreamClose::kQuota, acquire.name);
   }
   acquire.session = session_;
   acquire.request = 1;
-  acquire.owner =
-      contract::OwnerIdOnStream(acquire, contract::RequestOf(frontend_.OwnerIdentity(visitor_), request.request_id()),
-                                generation);
+  acquire.owner = contract::OwnerIdOnStream(
+      acquire, contract::RequestOf(frontend_.OwnerIdentity(subject_), request.request_id()), generation);
   const int shard = shards_.ShardOf(acquire.name);
-  acquire.info = contract::MakeInfo(request.lock(), frontend_.broker_id, shard, visitor_.identity());
+  acquire.info = contract::MakeInfo(request.lock(), frontend_.broker_id, shard, subject_.identity());
 
   bool posted = false;
   {

@@ -119,8 +119,8 @@ std::optional<SessionCall::Stop> SessionCall::Open(const v1::SessionCommand& com
     event->mutable_opened()->add_features("authenticate");
     event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
     if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
-    event->mutable_opened()->set_identity(contract::CleanText(visitor_.identity()));
-    if (const auto left = frontend_.gate.ProofLeft(visitor_)) {
+    event->mutable_opened()->set_identity(contract::CleanText(subject_.identity()));
+    if (const auto left = frontend_.authorizer.ProofLeft(subject_)) {
       *event->mutable_opened()->mutable_proof_valid_for() = contract::ToProto(*left);
     }
     event->mutable_opened()->set_max_unanswered(static_cast<int32_t>(frontend_.limits.max_unhandled_per_session));
@@ -202,7 +202,7 @@ std::string SessionCall::RouteOne(Ready& command) {
 std::optional<v1::Refusal> SessionCall::RoomFor(size_t more) const {
   const size_t most = frontend_.limits.max_leases_per_session;
   if (book_.acquires() + more <= most) {
-    return account_ == nullptr ? std::nullopt : NoRoom(*account_, visitor_.identity(), more + Uncounted());
+    return account_ == nullptr ? std::nullopt : NoRoom(*account_, subject_.identity(), more + Uncounted());
   }
   return contract::MakeRefusal(
       RefusalReason::kQuotaExceeded,

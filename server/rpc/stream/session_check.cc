@@ -64,7 +64,7 @@ std::optional<v1::Refusal> SessionCall::RateOrDrainRefusal() {
                                  rate_.Wait());
   }
   if (account_ != nullptr) {
-    if (auto refusal = TooFast(*account_, visitor_.identity(), shard::BootNow())) return refusal;
+    if (auto refusal = TooFast(*account_, subject_.identity(), shard::BootNow())) return refusal;
   }
   if (frontend_.admission.draining()) return contract::DrainingRefusal();
   return std::nullopt;
@@ -82,10 +82,11 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::SessionCommand& command) 
   if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};
   if (!check.ok()) return {IdOf(command), ids, check.Refusal()};
   for (const v1::LockSpec& lock : locks) {
-    if (auto denied = frontend_.gate.CheckAcquire(visitor_, lock)) return {IdOf(command), ids, *std::move(denied)};
+    if (auto denied = frontend_.authorizer.CheckAcquire(subject_, lock))
+      return {IdOf(command), ids, *std::move(denied)};
   }
-  const std::string identity = visitor_.identity();
-  const std::string request = contract::RequestOf(frontend_.OwnerIdentity(visitor_), request_id);
+  const std::string identity = subject_.identity();
+  const std::string request = contract::RequestOf(frontend_.OwnerIdentity(subject_), request_id);
   const int shard = shards_.ShardOf(all.parts.front().name);
   for (size_t i = 0; i < all.parts.size(); ++i) {
     all.parts[i].session = session_;
@@ -110,7 +111,8 @@ SessionCall::Ready SessionCall::CheckRelease(const v1::SessionCommand& command) 
   contract::LeaseId lease;
   if (check.ok()) lease = check.Lease(command.release().lease_id(), "release.lease_id");
   if (!check.ok()) return {IdOf(command), 1, check.Refusal()};
-  if (auto denied = frontend_.gate.CheckLease(visitor_, lease.name)) return {IdOf(command), 1, *std::move(denied)};
+  if (auto denied = frontend_.authorizer.CheckLease(subject_, lease.name))
+    return {IdOf(command), 1, *std::move(denied)};
   release.name = std::move(lease.name);
   release.owner = lease.owner;
   release.token = lease.token;
@@ -125,7 +127,7 @@ SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command
   if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {IdOf(command), 1, std::move(*refusal)};
   auto& downgrade = std::get<core::Downgrade>(checked);
   // Of the session's own lease it gives up more than it takes, so that is always allowed, as its release is.
-  if (auto denied = frontend_.gate.CheckLease(visitor_, downgrade.name)) {
+  if (auto denied = frontend_.authorizer.CheckLease(subject_, downgrade.name)) {
     return {IdOf(command), 1, *std::move(denied)};
   }
   downgrade.session = session_;
@@ -135,19 +137,19 @@ SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command
 
 SessionCall::Ready SessionCall::CheckAdopt(const v1::SessionCommand& command) {
   auto checked = contract::CheckAdopt(frontend_.limits, command.adopt(), {generation_, adoptions_.Next()}, "adopt",
-                                      frontend_.OwnerIdentity(visitor_));
+                                      frontend_.OwnerIdentity(subject_));
   const auto* adopt = std::get_if<core::Adopt>(&checked);
   const core::RequestId ids = adopt != nullptr ? adopt->hold_count : 1;
   if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};
   if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {IdOf(command), 1, std::move(*refusal)};
-  if (auto denied = frontend_.gate.CheckAcquire(visitor_, command.adopt().lock())) {
+  if (auto denied = frontend_.authorizer.CheckAcquire(subject_, command.adopt().lock())) {
     return {IdOf(command), ids, *std::move(denied)};
   }
   core::Adopt ready = std::get<core::Adopt>(std::move(checked));
   ready.session = session_;
   ready.request = IdOf(command);
   ready.info =
-      contract::MakeInfo(command.adopt().lock(), frontend_.broker_id, shards_.ShardOf(ready.name), visitor_.identity());
+      contract::MakeInfo(command.adopt().lock(), frontend_.broker_id, shards_.ShardOf(ready.name), subject_.identity());
   return {IdOf(command), ids, std::move(ready)};
 }
 
@@ -166,11 +168,11 @@ SessionCall::Ready SessionCall::CheckAuthenticate(const v1::SessionCommand& comm
   if (auto* refusal = std::get_if<v1::Refusal>(&arrived)) return {IdOf(command), 1, std::move(*refusal)};
   {
     std::lock_guard lock(mu_);
-    visitor_ = std::get<Visitor>(std::move(arrived));
+    subject_ = std::get<Subject>(std::move(arrived));
   }
   v1::Authenticated done;
-  done.set_identity(contract::CleanText(visitor_.identity()));
-  if (const auto left = frontend_.gate.ProofLeft(visitor_)) *done.mutable_valid_for() = contract::ToProto(*left);
+  done.set_identity(contract::CleanText(subject_.identity()));
+  if (const auto left = frontend_.authorizer.ProofLeft(subject_)) *done.mutable_valid_for() = contract::ToProto(*left);
   return {IdOf(command), 1, std::move(done)};
 }
 

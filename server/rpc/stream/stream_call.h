@@ -59,20 +59,20 @@ class StreamCall : public Base,
     info.set_peer(peer_);
     *info.mutable_open_time() = contract::ToProto(since_);
     std::lock_guard lock(mu_);
-    info.set_identity(contract::CleanText(visitor_.identity()));
+    info.set_identity(contract::CleanText(subject_.identity()));
     DescribeMore(&info);
     return info;
   }
 
   void Review() final {
-    Visitor now;
+    Subject now;
     {
       std::lock_guard lock(mu_);
-      now.caller = visitor_.caller;
+      now.caller = subject_.caller;
     }
     if (now.caller == nullptr) return;
-    frontend_.gate.Refresh(now);
-    std::optional<v1::Refusal> refusal = OnlyWatches() ? frontend_.gate.CheckWatches(now) : std::nullopt;
+    frontend_.authorizer.Refresh(now);
+    std::optional<v1::Refusal> refusal = OnlyWatches() ? frontend_.authorizer.CheckWatches(now) : std::nullopt;
     if (!refusal) refusal = Unwelcome(now);
     if (refusal) Revoke(*refusal);
   }
@@ -86,7 +86,7 @@ class StreamCall : public Base,
       : frontend_(frontend),
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
-        peer_(frontend.inside.PeerOf(arrival->context, arrival->visitor.get())),
+        peer_(frontend.inside.PeerOf(arrival->context, arrival->subject.get())),
         since_{absl::ToUnixMicros(absl::Now())} {
     this->Bind(std::move(arrival));
   }
@@ -106,7 +106,7 @@ class StreamCall : public Base,
   // Under mu_. Adds the client's name, and the numbers of the stream's leases and waiters.
   virtual void DescribeMore(v1::SessionInfo* info) const = 0;
   // Any thread, without mu_. Why a stream of this kind may not go on, by rights that have changed; nullopt: it may.
-  virtual std::optional<v1::Refusal> Unwelcome(Visitor& visitor) { return frontend_.gate.CheckTakesAny(visitor); }
+  virtual std::optional<v1::Refusal> Unwelcome(Subject& subject) { return frontend_.authorizer.CheckTakesAny(subject); }
   // Under mu_, once. Posts StreamEnded to each shard that knows the session.
   virtual void EndShards() = 0;
   // Under mu_. Nothing of the stream is left for the end of its process to free.
@@ -120,10 +120,10 @@ class StreamCall : public Base,
   // Under mu_, before the stream has ended. Has the shards told when the client's process has ended, if it is the one
   // in the claim and is known to have made this connection. False: it is not.
   bool BindProcess(const v1::ProcessClaim& claim) {
-    const door::Visitor* const connection = this->connection();
+    const acceptor::Connection* const connection = this->connection();
     if (frontend_.deaths == nullptr || connection == nullptr || claim.pidfd_inode() <= 0) return false;
-    const door::ProcessClaim process{.boot_id = claim.boot_id(),
-                                     .pidfd_inode = static_cast<uint64_t>(claim.pidfd_inode())};
+    const acceptor::ProcessClaim process{.boot_id = claim.boot_id(),
+                                         .pidfd_inode = static_cast<uint64_t>(claim.pidfd_inode())};
     const auto tell = [&shards = shards_, died = core::HolderDied{session_, HolderName()}] {
       for (int shard = 0; shard < shards.size(); ++shard) shards.Post(shard, died);
     };
@@ -136,7 +136,7 @@ class StreamCall : public Base,
     if (end_) return;
     end_ = std::move(status);
     EndShards();
-    if (bound_to_ != 0) frontend_.deaths->Unbind(bound_to_, session_, GaveAllBack(), door::Clock::now());
+    if (bound_to_ != 0) frontend_.deaths->Unbind(bound_to_, session_, GaveAllBack(), acceptor::Clock::now());
     if (frontend_.observer != nullptr) frontend_.observer->OnStreamClosed(why);
   }
 
@@ -166,10 +166,10 @@ class StreamCall : public Base,
   }
 
   // The reading side: who calls, by another proof; or why it does not count.
-  std::variant<Visitor, v1::Refusal> ArriveAgain(const std::string& authorization) {
+  std::variant<Subject, v1::Refusal> ArriveAgain(const std::string& authorization) {
     access::PeerFacts facts = frontend_.inside.FactsOf(this->context(), this->connection(), frontend_.unix_peer_of);
     facts.authorization = {authorization};
-    return frontend_.gate.ArriveAgain(visitor_, facts);
+    return frontend_.authorizer.ArriveAgain(subject_, facts);
   }
 
   // Writes the next message, or finishes. Without mu_.
@@ -213,9 +213,9 @@ class StreamCall : public Base,
   const std::string peer_;
   const core::StoreTime since_;
 
-  // The caller: set before Start, and changed by the reading side alone, which replaces `visitor_.caller` under mu_.
+  // The caller: set before Start, and changed by the reading side alone, which replaces `subject_.caller` under mu_.
   // Others read that under mu_, and nothing else of it.
-  Visitor visitor_;
+  Subject subject_;
   // Of the caller's quota, which this stream counts in; null: none when the stream was opened.
   std::shared_ptr<access::Account> account_;
 
@@ -232,13 +232,13 @@ class StreamCall : public Base,
       Refuse(*refusal, StreamClose::kDenied);
       return false;
     }
-    visitor_ = std::get<Visitor>(std::move(arrived));
-    if (visitor_.account == nullptr) return true;
-    if (!visitor_.account->OpenSession()) {
-      Refuse(TooManyStreams(*visitor_.account, visitor_.identity()), StreamClose::kQuota);
+    subject_ = std::get<Subject>(std::move(arrived));
+    if (subject_.account == nullptr) return true;
+    if (!subject_.account->OpenSession()) {
+      Refuse(TooManyStreams(*subject_.account, subject_.identity()), StreamClose::kQuota);
       return false;
     }
-    account_ = visitor_.account;
+    account_ = subject_.account;
     return true;
   }
 
@@ -249,7 +249,7 @@ class StreamCall : public Base,
       const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
       return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
     }
-    if (call.OnlyWatches()) call.AwaitEndOfProof(call.visitor_);
+    if (call.OnlyWatches()) call.AwaitEndOfProof(call.subject_);
     call.Start();
   }
 
@@ -258,8 +258,8 @@ class StreamCall : public Base,
   }
 
   // Before Start, or with checking_mu_. Ends the stream at the end of what proves who watches, or up to 1 s later.
-  void AwaitEndOfProof(const Visitor& watching) {
-    const auto left = frontend_.gate.ProofLeft(watching);
+  void AwaitEndOfProof(const Subject& watching) {
+    const auto left = frontend_.authorizer.ProofLeft(watching);
     if (!left) return;
     const gpr_timespec pause = gpr_time_from_seconds(std::max<int64_t>(1, left->count()), GPR_TIMESPAN);
     std::lock_guard lock(mu_);
@@ -275,13 +275,13 @@ class StreamCall : public Base,
     std::optional<v1::Refusal> refusal;
     {
       const std::lock_guard checking(checking_mu_);
-      Visitor now;
+      Subject now;
       {
         std::lock_guard lock(mu_);
         if (ended()) return;
-        now.caller = visitor_.caller;
+        now.caller = subject_.caller;
       }
-      refusal = frontend_.gate.CheckWatches(now);
+      refusal = frontend_.authorizer.CheckWatches(now);
       if (!refusal) AwaitEndOfProof(now);  // the clock was put back
     }
     if (refusal) Revoke(*refusal);
@@ -319,7 +319,7 @@ class StreamCall : public Base,
 
   // For the log.
   std::string HolderName() const {
-    return visitor_.identity().empty() ? peer_ : absl::StrCat(contract::CleanText(visitor_.identity()), " ", peer_);
+    return subject_.identity().empty() ? peer_ : absl::StrCat(contract::CleanText(subject_.identity()), " ", peer_);
   }
 
   // Guarded by mu_.

@@ -22,7 +22,7 @@ void WatchCall::Start() {
   contract::Validator check(frontend_.limits);
   core::LockName name = check.Name(request.namespace_(), request.key(), "");
   if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, name);
-  const auto denied = frontend_.gate.Check(visitor_, access::Verb::kWatch, request.namespace_(), request.key());
+  const auto denied = frontend_.authorizer.Check(subject_, access::Verb::kWatch, request.namespace_(), request.key());
   if (denied) return Refuse(*denied, StreamClose::kDenied, name);
 
   bool posted = false;
@@ -38,7 +38,7 @@ void WatchCall::Start() {
   if (!posted) Refuse(contract::OverloadRefusal(), StreamClose::kQuota, name_);
 }
 
-std::optional<v1::Refusal> WatchCall::Unwelcome(Visitor& visitor) {
+std::optional<v1::Refusal> WatchCall::Unwelcome(Subject& subject) {
   core::LockName name;
   {
     std::lock_guard lock(mu_);
@@ -46,7 +46,7 @@ std::optional<v1::Refusal> WatchCall::Unwelcome(Visitor& visitor) {
   }
   if (name.empty()) return std::nullopt;  // Start asks by itself
   const auto [ns, key] = name.Decode();
-  return frontend_.gate.Check(visitor, access::Verb::kWatch, ns, key);
+  return frontend_.authorizer.Check(subject, access::Verb::kWatch, ns, key);
 }
 
 void WatchCall::EndShards() {

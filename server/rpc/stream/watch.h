@@ -32,7 +32,7 @@ class WatchCall final : public StreamCall<WriteReactor> {
   grpc::ByteBuffer Render() override;
   void Clear() override { newest_.reset(); }
   void EndShards() override;
-  std::optional<v1::Refusal> Unwelcome(Visitor& visitor) override;
+  std::optional<v1::Refusal> Unwelcome(Subject& subject) override;
   // A watch has no leases, and its request does not name the client.
   void DescribeMore(v1::SessionInfo* info) const override { info->set_kind(v1::STREAM_KIND_WATCH); }
   void Take(core::Event event);

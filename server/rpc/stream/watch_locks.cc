@@ -31,7 +31,7 @@ void WatchLocksCall::Start() {
     std::lock_guard lock(mu_);
     asked_ = std::move(request);
   }
-  if (const auto denied = Unwelcome(visitor_)) return Refuse(*denied, StreamClose::kDenied);
+  if (const auto denied = Unwelcome(subject_)) return Refuse(*denied, StreamClose::kDenied);
   if (const auto refusal = frontend_.admission.AdmitPrefixWatch()) return Refuse(*refusal, StreamClose::kQuota);
   bool already_ended = false;
   {
@@ -46,7 +46,7 @@ void WatchLocksCall::Start() {
 }
 
 // It tells which locks there are, as ListLocks does, and each change of them, as WatchLock does.
-std::optional<v1::Refusal> WatchLocksCall::Unwelcome(Visitor& visitor) {
+std::optional<v1::Refusal> WatchLocksCall::Unwelcome(Subject& subject) {
   std::optional<v1::WatchLocksRequest> asked;
   {
     std::lock_guard lock(mu_);
@@ -54,8 +54,8 @@ std::optional<v1::Refusal> WatchLocksCall::Unwelcome(Visitor& visitor) {
   }
   if (!asked) return std::nullopt;  // Start asks by itself
   const auto ns = contract::NamespaceOf(asked->namespace_());
-  const auto denied = frontend_.gate.CheckAll(visitor, access::Verb::kList, ns, asked->key_prefix());
-  return denied ? denied : frontend_.gate.CheckAll(visitor, access::Verb::kWatch, ns, asked->key_prefix());
+  const auto denied = frontend_.authorizer.CheckAll(subject, access::Verb::kList, ns, asked->key_prefix());
+  return denied ? denied : frontend_.authorizer.CheckAll(subject, access::Verb::kWatch, ns, asked->key_prefix());
 }
 
 void WatchLocksCall::EndShards() {

@@ -35,7 +35,7 @@ class WatchLocksCall final : public StreamCall<WriteReactor> {
   grpc::ByteBuffer Render() override;
   void Clear() override { cleared_ = true; }
   void EndShards() override;
-  std::optional<v1::Refusal> Unwelcome(Visitor& visitor) override;
+  std::optional<v1::Refusal> Unwelcome(Subject& subject) override;
   void DescribeMore(v1::SessionInfo* info) const override { info->set_kind(v1::STREAM_KIND_WATCH); }
 
   void OnPage(absl::StatusOr<store::LockPage> page);

@@ -166,7 +166,7 @@ struct History {
   // Added to every bound for messages there and back and for a busy machine: in calm times, and while there are faults.
   int64_t slack_ns = 100'000'000;
   int64_t slow_ns = 5'000'000'000;
-  // By then brokers have looked for all servers of their store, which the world starts together with them.
+  // By then brokers have looked for all servers of their store, which the simulation starts together with them.
   int64_t start_ns = 0;
   // How long after the end of a fault until all processes are connected and informed again: back-off, connect timeouts,
   // and the third of a queue slot after which a broker tends a queue without news.

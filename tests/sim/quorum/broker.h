@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker of a quorum world: the production ballot, and above it clients that ask, wait, hold, renew and release as
-// the core would have them. Single-threaded; deterministic.
+// A broker of a quorum simulation: the production ballot, and above it clients that ask, wait, hold, renew and release
+// as the core would have them. Single-threaded; deterministic.
 #pragma once
 
 #include <functional>

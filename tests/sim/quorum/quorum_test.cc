@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random worlds of the quorum topology. DISTLOCK_QUORUM_SEEDS=FROM:COUNT runs others than the usual ones, and
+// Random simulations of the quorum topology. DISTLOCK_QUORUM_SEEDS=FROM:COUNT runs others than the usual ones, and
 // DISTLOCK_QUORUM_LOG=1 tells what happens in them.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "gtest/gtest.h"
-#include "quorum/world.h"
+#include "quorum/simulation.h"
 
 namespace distlock::sim::quorum {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kUsualWorlds = 60;
+constexpr uint64_t kUsualSimulations = 60;
 #else
-constexpr uint64_t kUsualWorlds = 600;
+constexpr uint64_t kUsualSimulations = 600;
 #endif
 
-TEST(QuorumWorlds, KeepTheirPromises) {
-  uint64_t first = 1, count = kUsualWorlds;
+TEST(QuorumSimulations, KeepTheirPromises) {
+  uint64_t first = 1, count = kUsualSimulations;
   if (const char* seeds = std::getenv("DISTLOCK_QUORUM_SEEDS")) {
     char* rest = nullptr;
     first = std::strtoull(seeds, &rest, 10);
@@ -31,7 +31,7 @@ TEST(QuorumWorlds, KeepTheirPromises) {
   uint64_t most = 0;
   uint64_t at = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    const Findings found = RunWorld(seed, log);
+    const Findings found = RunSimulation(seed, log);
     all.grants += found.grants;
     all.refusals += found.refusals;
     all.losses += found.losses;
@@ -42,11 +42,12 @@ TEST(QuorumWorlds, KeepTheirPromises) {
     ADD_FAILURE() << "seed " << seed << ": " << found.fault << "; again with DISTLOCK_QUORUM_SEEDS=" << seed;
     if (++faults == 10) break;
   }
-  std::printf("%llu worlds, %llu grants, %llu refusals, %.1f commands a grant, at most %llu a request (seed %llu)\n",
-              static_cast<unsigned long long>(count), static_cast<unsigned long long>(all.grants),
-              static_cast<unsigned long long>(all.refusals),
-              static_cast<double>(all.commands) / static_cast<double>(std::max<uint64_t>(all.grants, 1)),
-              static_cast<unsigned long long>(most), static_cast<unsigned long long>(at));
+  std::printf(
+      "%llu simulations, %llu grants, %llu refusals, %.1f commands a grant, at most %llu a request (seed %llu)\n",
+      static_cast<unsigned long long>(count), static_cast<unsigned long long>(all.grants),
+      static_cast<unsigned long long>(all.refusals),
+      static_cast<double>(all.commands) / static_cast<double>(std::max<uint64_t>(all.grants, 1)),
+      static_cast<unsigned long long>(most), static_cast<unsigned long long>(at));
 }
 
 }  // namespace

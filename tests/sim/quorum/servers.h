@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The servers of a quorum world, and the connections that brokers have to them. Single-threaded; deterministic.
+// The servers of a quorum simulation, and the connections that brokers have to them. Single-threaded; deterministic.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "redis/redis_model.h"
+#include "simulation/dice.h"
 #include "store/redis/codec.h"
 #include "store/redlock/ballot/ballot.h"
 #include "store/redlock/vote_codec.h"
-#include "world/dice.h"
 
 namespace distlock::sim::quorum {
 

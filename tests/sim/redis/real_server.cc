@@ -44,7 +44,7 @@ constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
 }  // namespace
 
 RealServer::RealServer(const std::string& binary) {
-  std::string folder = std::filesystem::temp_directory_path() / "distlock-honesty-XXXXXX";
+  std::string folder = std::filesystem::temp_directory_path() / "distlock-model-check-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
   folder_ = folder;
   socket_ = folder_ + "/s";

@@ -2,7 +2,7 @@
 //
 // A Redis server in memory, with the features that lua/README.md needs: it runs the production scripts with an embedded
 // Lua 5.1 on a keyspace with expiry, pub/sub, a script cache, maxmemory, roles and replication by effects.
-// sim_redis_honesty_test compares it with real servers on random calls.
+// sim_redis_model_check_test compares it with real servers on random calls.
 //
 // The caller sets the time, in microseconds since 1970 on this server's own clock; it does not move within a call.
 // Everything is deterministic: same calls, same replies, same order of callbacks, in every process.
