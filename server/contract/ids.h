@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ids of owners and brokers. An owner id is the secret that proves ownership in the store; a holder id is its public
-// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, OwnerIdOnStream, RandomHex and AdoptionTries(); any
-// thread.
+// digest. Pure, except RandomOwnerId, DetachedOwnerId, OwnerIdOfTry, OwnerIdOnStream, RandomHex and AdoptionTries.
+// Thread: any.
 #pragma once
 
 #include <cstdint>

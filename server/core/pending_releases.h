@@ -25,8 +25,8 @@ class PendingReleases final : public PartOf<PendingRelease> {
   PendingReleases(CoreContext& core, Claims& claims, Queues& queues) : core_(core), claims_(claims), queues_(queues) {}
 
   // The record of `owner`, new or joined by this further reason: its grant is given up, for which the lock is blocked
-  // for `block`, and, if `only_token` is not 0, no other grant than that. `lifetime`: how long the store may keep it. The
-  // caller may fill in more of the record, and must then Pursue it.
+  // for `block`, and, if `only_token` is not 0, no other grant than that. `lifetime`: how long the store may keep it.
+  // The caller may fill in more of the record, and must then Pursue it.
   PendingRelease& StartRelease(const LockName& name, const OwnerId& owner, Duration block, Duration lifetime,
                                uint64_t only_token);
   // The same for its place in the queue.

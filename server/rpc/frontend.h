@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "acceptor/deaths.h"
 #include "contract/limits.h"
@@ -18,7 +17,6 @@
 #include "rpc/known_callers.h"
 #include "rpc/listings.h"
 #include "shard/shard_set.h"
-#include "store/node_status.h"
 
 namespace distlock::rpc {
 
@@ -79,8 +77,8 @@ struct Frontend {
   const access::UnixPeerOf unix_peer_of;  // in place of what the acceptor knows; may be empty
   Inside inside;
   KnownCallers known_callers;
-  std::function<std::string()> store_id;                        // of BrokerFacts; may be empty
-  std::function<std::vector<store::NodeStatus>()> store_nodes;  // the same
+  std::function<std::string()> store_id;  // of BrokerFacts; may be empty
+  std::function<bool()> store_held_off;   // SessionOpened.store_held_off; may be empty
   acceptor::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
 
   // For contract::RequestOf.

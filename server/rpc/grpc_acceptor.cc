@@ -49,10 +49,10 @@ void GrpcAcceptor::Start(grpc::Server& server) {
   });
   acceptor_->Start([this, &server](int fd, int listener_fd, const acceptor::Connection& connection) {
     if (connection.kind == acceptor::Kind::kUnix) return grpc::AddInsecureChannelFromFd(&server, fd);
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.listener_fd = listener_fd;
-    connection.fd = fd;
-    external_->HandleNewConnection(&connection);
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
+    handed.listener_fd = listener_fd;
+    handed.fd = fd;
+    external_->HandleNewConnection(&handed);
   });
 }
 

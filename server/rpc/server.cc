@@ -9,6 +9,7 @@
 #include "acceptor/connection.h"
 #include "contract/ids.h"
 #include "rpc/engine/wire.h"
+#include "store/node_status.h"
 
 namespace distlock::rpc {
 namespace {
@@ -53,7 +54,9 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFact
       admin_service_(frontend_, facts_, admin.authorizer),
       health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
   frontend_.store_id = facts_.store_id;
-  frontend_.store_nodes = facts_.store_nodes;
+  if (facts_.store_nodes) {
+    frontend_.store_held_off = [nodes = facts_.store_nodes] { return store::IsHeldOff(nodes()); };
+  }
   facts_.listen = bound_.get_future().share();
 }
 

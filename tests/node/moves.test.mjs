@@ -94,7 +94,7 @@ says('Ask again for what was not granted yet, under the same `request_id`s, at o
   assert.notEqual(requestId, '');
 });
 
-says('A session may adopt its own lease as well, unless it is reentrant: so owner and metadata change',
+says('A session may adopt its own lease, unless it is reentrant, to change owner and metadata',
   'what is shown of a lease changes', () => {
     const [stage, told] = [new Stage(), []];
     const proclaim = (hold, value) => {

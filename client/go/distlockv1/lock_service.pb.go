@@ -3,9 +3,8 @@
 // The stream is the lease: when a Hold or Session stream ends, with whatever status, its client has lost its leases.
 //
 // A failed RPC carries google.rpc.Status details: one ErrorInfo (domain "distlock", reason = a RefusalReason), and
-// RetryInfo, BadRequest, ResourceInfo where they apply. The message, names, owners and field problems in it are cut so
-// that all details together stay below the 8 KiB of trailers that clients take by default. RefusalReason lists the keys
-// of ErrorInfo.metadata.
+// RetryInfo, BadRequest, ResourceInfo where they apply. Messages, names, owners and field problems in it are cut, so
+// that all details stay below the 8 KiB of trailers that clients take. RefusalReason lists keys of ErrorInfo.metadata.
 //
 // A request may have at most 64 KiB (the broker's --limits max-message-bytes=N). gRPC itself ends the call that sends a
 // larger one, a whole Session included, with RESOURCE_EXHAUSTED and without these details. Responses stay below the
@@ -98,8 +97,7 @@ type HoldRequest struct {
 	// As AcquireLocks.request_id. "" = the place is lost with the stream. A Hold has no command that gives its place up:
 	// the end of max_wait does, or else the validity after the end of its stream.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// How many Hold streams with this request_id the client has opened before, through all brokers; as
-	// OpenSession.generation.
+	// As OpenSession.generation: how many Hold streams the client has opened before with this request_id.
 	Generation    int32 `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,8 +641,7 @@ func (*SessionCommand_Authenticate) isSessionCommand_Command() {}
 //     `granted` together, each with its own token, or all `refused` for the same reason. Only a command without locks, or
 //     with more than 64, is answered under SessionCommand.id alone.
 //   - The broker takes the locks in one global order, so requests of several locks never wait for each other in a circle.
-//     It holds and renews those it has while it waits for the others. When one of them is lost meanwhile, the whole
-//     request ends with STORE_UNAVAILABLE.
+//     It holds and renews those it has while it waits for the others. When one is lost, all end with STORE_UNAVAILABLE.
 //   - CancelAcquire of any of the ids withdraws all of them. Once granted, each lease is like any other.
 //   - `max_wait` must be the same in all, and counts for all together. `reentrant` is invalid.
 //   - The command must fit into one message: 64 locks with the longest of keys, owners and metadata do not.
@@ -764,18 +761,15 @@ func (x *DowngradeLease) GetLeaseId() string {
 
 // Takes over a lease that is held: of a stream that goes on, has broken, or whose broker drains or died; or a detached
 // one. Through any broker of the same store (SessionOpened.store_id), so that a client can change its broker and lose
-// no lock. A session may adopt its own lease as well, unless it is reentrant: so owner and metadata change, such as the
-// value a leader shows.
+// no lock. A session may adopt its own lease, unless it is reentrant, to change owner and metadata (a leader's value).
 //   - Answered as an acquire under this command's id: `granted`, with the same fencing_token and another lease_id, or
-//     `refused`; NOT_HOLDER when it is not held any more. `waited` is 0. ttl, lock_delay and min_hold stay; the ttl
-//     begins anew.
+//     `refused`; NOT_HOLDER when it is not held any more. `waited` is 0. lock_delay and min_hold stay; ttl begins anew.
 //   - The former lease_id is void at once: Renew and Downgrade answer NOT_HOLDER, Release ALREADY_GONE. A former stream
 //     that is still there hears LeaseLost(MOVED) at the next renewal of the lease, and does not free it.
 //   - The client goes on believing by the former promise until `granted` arrives, or that promise ends; from then on by
 //     this session's anchors only. When `granted` arrives too late, the lease is lost: release it with `lapsed`.
 //   - CancelAcquire and ReleaseLease by acquire_id give the lease up, even when they cross the answer.
-//   - When this stream breaks within a ttl of the adoption, ON_DISCONNECT_SAFE acts as EXPIRE: the former promise may
-//     still be believed in.
+//   - When this stream breaks within a ttl of the adoption, ON_DISCONNECT_SAFE acts as EXPIRE, for the former promise.
 type AdoptLease struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId string                 `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"` // Grant.lease_id; of a reentrant lease that of any hold
@@ -915,8 +909,7 @@ func (x *OpenSession) GetProcess() *ProcessClaim {
 	return nil
 }
 
-// Releases a lease of this session; answered by LeaseReleased under this command's id. Either of the first two fields
-// names it.
+// Releases a lease of this session, which either of the first two fields names. LeaseReleased answers under this id.
 type ReleaseLease struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	AcquireId int64                  `protobuf:"varint,1,opt,name=acquire_id,json=acquireId,proto3" json:"acquire_id,omitempty"` // id of the acquire command it was granted to
@@ -2148,13 +2141,10 @@ func (x *BrokerDraining) GetDeadlineTime() *timestamppb.Timestamp {
 type AcquireRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to take: one lock, or up to 64 different ones, all or nothing, as with AcquireLocks. The broker renews those
-	// it has while it waits for the others. From the answer on, each is the caller's to renew, and lasts for its own
-	// valid_for.
+	// it has while it waits for the others. From the answer on the caller renews each, which lasts for its own valid_for.
 	Locks []*LockSpec `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
-	// A random UUID, 16..64 bytes, as secret as the lease_id. "" = each call is a request of its own, and a lost answer
-	// costs up to a ttl.
-	//   - A repeat with the same request_id and locks gets the same grants while they last, through any broker. Their ttl
-	//     starts anew.
+	// A random UUID, 16..64 bytes, as secret as the lease_id. "" = a request of its own; a lost answer costs up to a ttl.
+	//   - A repeat with the same request_id and locks gets the same grants while they last, for a new ttl, by any broker.
 	//   - A repeat while the first call still waits shares its place and its answer. It waits for its own max_wait only; as
 	//     one try it does not wait at all. Send the same locks: which of two different ones counts is not defined.
 	//   - Releasing the lease ends the grant, not the request_id: a repeat after that is a new grant with a new lease_id.

@@ -3,9 +3,8 @@
 // The stream is the lease: when a Hold or Session stream ends, with whatever status, its client has lost its leases.
 //
 // A failed RPC carries google.rpc.Status details: one ErrorInfo (domain "distlock", reason = a RefusalReason), and
-// RetryInfo, BadRequest, ResourceInfo where they apply. The message, names, owners and field problems in it are cut so
-// that all details together stay below the 8 KiB of trailers that clients take by default. RefusalReason lists the keys
-// of ErrorInfo.metadata.
+// RetryInfo, BadRequest, ResourceInfo where they apply. Messages, names, owners and field problems in it are cut, so
+// that all details stay below the 8 KiB of trailers that clients take. RefusalReason lists keys of ErrorInfo.metadata.
 //
 // A request may have at most 64 KiB (the broker's --limits max-message-bytes=N). gRPC itself ends the call that sends a
 // larger one, a whole Session included, with RESOURCE_EXHAUSTED and without these details. Responses stay below the
@@ -55,8 +54,7 @@ type LockServiceClient interface {
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldResponse], error)
 	// Many locks on one stream, for client libraries; session.md says how to write one. The first command must be
 	// OpenSession and must come within 10 s, or the stream ends with INVALID_ARGUMENT. Heartbeat, one small message every
-	// third of the validity, keeps the client's belief in all its leases alive. Both sides pack all they have into one
-	// message.
+	// third of the validity, keeps all leases believed in. Both sides pack all they have into one message.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SessionRequest, SessionResponse], error)
 	// A detached lease: the caller renews it. Cancelling the call, or its deadline, withdraws the request. When the grant
 	// crosses the cancellation:
@@ -69,8 +67,7 @@ type LockServiceClient interface {
 	// the call is harmless. The broker renews leases of Hold and Session itself.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// Releases a lease, also one of a Hold or Session, and hands the lock to the next waiter. Repeating the call is
-	// harmless. The holder's stream gets `released` when it is at the same broker, otherwise LeaseLost(TAKEN) at its next
-	// renewal.
+	// harmless. The holder's stream gets `released` at the same broker, otherwise LeaseLost(TAKEN) at its next renewal.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Makes an EXCLUSIVE lease SHARED in one step, without a gap. It keeps its lease_id and its token, and the readers at
 	// the head of the queue enter. Repeating the call is harmless. It works for leases of Hold and Session as well,
@@ -260,8 +257,7 @@ type LockServiceServer interface {
 	Hold(*HoldRequest, grpc.ServerStreamingServer[HoldResponse]) error
 	// Many locks on one stream, for client libraries; session.md says how to write one. The first command must be
 	// OpenSession and must come within 10 s, or the stream ends with INVALID_ARGUMENT. Heartbeat, one small message every
-	// third of the validity, keeps the client's belief in all its leases alive. Both sides pack all they have into one
-	// message.
+	// third of the validity, keeps all leases believed in. Both sides pack all they have into one message.
 	Session(grpc.BidiStreamingServer[SessionRequest, SessionResponse]) error
 	// A detached lease: the caller renews it. Cancelling the call, or its deadline, withdraws the request. When the grant
 	// crosses the cancellation:
@@ -274,8 +270,7 @@ type LockServiceServer interface {
 	// the call is harmless. The broker renews leases of Hold and Session itself.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Releases a lease, also one of a Hold or Session, and hands the lock to the next waiter. Repeating the call is
-	// harmless. The holder's stream gets `released` when it is at the same broker, otherwise LeaseLost(TAKEN) at its next
-	// renewal.
+	// harmless. The holder's stream gets `released` at the same broker, otherwise LeaseLost(TAKEN) at its next renewal.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Makes an EXCLUSIVE lease SHARED in one step, without a gap. It keeps its lease_id and its token, and the readers at
 	// the head of the queue enter. Repeating the call is harmless. It works for leases of Hold and Session as well,

@@ -28,7 +28,7 @@ void ShowStore(const Frontend& frontend, v1::SessionOpened* opened) {
     if (!shard.store_up) opened->set_store_problem(contract::CleanText(shard.store_problem));
   }
   const bool is_up = opened->store_problem().empty();
-  if (frontend.store_nodes && is_up) opened->set_store_held_off(store::IsHeldOff(frontend.store_nodes()));
+  if (frontend.store_held_off && is_up) opened->set_store_held_off(frontend.store_held_off());
 }
 
 std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; ids of commands start at 1"); }

@@ -86,7 +86,7 @@ class StreamCall : public Base,
       : frontend_(frontend),
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
-        peer_(frontend.inside.PeerOf(arrival->context, arrival->subject.get())),
+        peer_(frontend.inside.PeerOf(arrival->context, arrival->connection.get())),
         since_{absl::ToUnixMicros(absl::Now())} {
     this->Bind(std::move(arrival));
   }

@@ -6,7 +6,8 @@
 
 --check only says whether each row still applies; --list only prints the names. --sample takes K rows by chance, and the
 row that changes nothing. Without these the copy is built in DIR (default build/security-mutations), once, and for each
-row again what depends on it. A row is caught when one of its tests fails, or when the program dies or hangs in one of them.
+row again what depends on it. A row is caught when one of its tests fails, or when the program dies or hangs in one of
+them.
 Exit code: 0 every row is caught, and the row that changes nothing is not; 64 another run is in DIR.
 """
 import argparse

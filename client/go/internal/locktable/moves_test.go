@@ -3,7 +3,6 @@
 package locktable
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -62,32 +61,6 @@ func TestADrainMovesLeases(t *testing.T) {
 	other := d.acquire("other", Forever)
 	d.expect(d.sent(), "acquire")
 	d.check(other.lease.link == d.table.Link(), "new ones go to the next broker")
-}
-
-func TestALeaseDoesNotMoveToAnotherStore(t *testing.T) {
-	says(t, "A broker whose `store_id` differs has another store: do not adopt there.")
-	for _, stores := range [][2]string{{"one", "one"}, {"one", ""}, {"", "two"}, {"one", "two"}} {
-		s := newStage(t, 2)
-		s.start()
-		open := func(store string) {
-			s.openWith(&pb.SessionOpened{MaxMessageBytes: 64 << 10, Features: []string{"adopt"}, StoreId: store})
-		}
-		open(stores[0])
-		lock, former := s.hold(key("k"), nil), s.table.Link()
-		s.drain()
-		s.start()
-		open(stores[1])
-		adopts := slices.ContainsFunc(s.sent(), func(one *pb.SessionCommand) bool { return one.GetAdopt() != nil })
-		if stores != [2]string{"one", "two"} {
-			s.check(adopts && len(s.draining) == 0, "it moves")
-			continue
-		}
-		s.check(!adopts && len(s.draining) == 1, "the program is told, and nothing moves")
-		s.breaks(former)
-		s.check(lock.held() && lock.lost == 0, "the promise counts to its end")
-		s.tick(4 * second)
-		s.check(!lock.held() && lock.lost == 1, "the promise has ended")
-	}
 }
 
 func TestBothSessionsBeatWhileLeasesMove(t *testing.T) {

@@ -129,7 +129,7 @@ func proclaim(s *stage, h *hold, value string, told *[]*Refusal) []*pb.SessionCo
 }
 
 func TestWhatIsShownOfALeaseChanges(t *testing.T) {
-	says(t, "A session may adopt its own lease as well, unless it is reentrant: so owner and metadata change")
+	says(t, "A session may adopt its own lease, unless it is reentrant, to change owner and metadata")
 	s := opened(t)
 	var told []*Refusal
 	h := s.hold(key("k"), nil)
