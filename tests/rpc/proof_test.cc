@@ -64,13 +64,13 @@ class Token : public testing::Test {
                                    "distlock");
   }
   static access::PeerFacts Facts(const access::SigningKey& key, const std::string& id, int64_t until = kNow + 10,
-                                 const std::string& subject = "me") {
-    return {.peer = "p", .keeps_secrets = true, .authorization = {Bearer(key, id, until, subject)}};
+                                 const std::string& who = "me") {
+    return {.peer = "p", .keeps_secrets = true, .authorization = {Bearer(key, id, until, who)}};
   }
   static std::string Bearer(const access::SigningKey& key, const std::string& id, int64_t until,
-                            const std::string& subject = "me") {
+                            const std::string& who = "me") {
     const std::string claims =
-        R"({"iss":"https://issuer","aud":"distlock","sub":")" + subject + R"(","exp":)" + std::to_string(until) + "}";
+        R"({"iss":"https://issuer","aud":"distlock","sub":")" + who + R"(","exp":)" + std::to_string(until) + "}";
     return "Bearer " + key.Sign(claims, "ES256", id);
   }
   Subject Shows(const access::SigningKey& key, const std::string& id) { return t_.Arrive(Facts(key, id)); }
@@ -140,8 +140,8 @@ TEST_F(Token, ANewOneCountsBesideACertificateThatHasEnded) {
   ASSERT_EQ(subject.identity(), "spiffe://td/me");
   t_.now_s = kNow + 10;
   ASSERT_THAT(t_.Refused(subject), HasSubstr("has expired"));
-  const auto shows = [&](const std::string& subject) {
-    facts.authorization = {Bearer(new_, "new", kNow + 3600, subject)};
+  const auto shows = [&](const std::string& who) {
+    facts.authorization = {Bearer(new_, "new", kNow + 3600, who)};
     return t_.authorizer.ArriveAgain(subject, facts);
   };
   auto good = shows("spiffe://td/me");
