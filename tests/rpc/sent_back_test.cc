@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,6 +131,35 @@ TEST(SentBack, ARequestIdTakesNobodyElsesPlace) {
   wait(thief, 99);
   guarded.broker->Release(held.lease_id());
   EXPECT_TRUE(NextAbout(first, 2).has_granted());
+}
+
+TEST(SentBack, AHoldsRequestIdTakesNobodyElsesPlace) {
+  Guarded guarded(kRules);
+  const v1::Grant held = guarded.broker->Take("shared/a");
+  struct Waiter {
+    Waiter(TestBroker& broker, int generation) {
+      v1::HoldRequest request;
+      request.mutable_lock()->set_key("shared/a");
+      request.set_request_id(kRequestId);
+      request.set_generation(generation);
+      stream = broker.locks().Hold(&context, request);
+      EXPECT_TRUE(Next().has_queued());
+    }
+    v1::HoldResponse Next() {
+      v1::HoldResponse response;
+      stream->Read(&response);
+      return response;
+    }
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::HoldResponse>> stream;
+  };
+  Waiter first(*guarded.broker, 1);
+  guarded.uid = 8;
+  Waiter thief(*guarded.broker, 99);
+  guarded.broker->Release(held.lease_id());
+  EXPECT_TRUE(first.Next().has_granted());
+  first.context.TryCancel();
+  thief.context.TryCancel();
 }
 
 // As TakesADetachedLeaseAndRepeatsDoNoHarm, but the repeat is somebody else's.
