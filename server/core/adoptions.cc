@@ -68,7 +68,6 @@ void Adoptions::Refuse(AdoptCall& call, RefusalReason reason, std::string cause)
     return Refused{.reason = IsCancelled(call, hold) ? RefusalReason::kCancelled : reason, .cause = cause};
   };
   for (uint32_t i = 1; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, answer(in.request + i));
-  claims_.RemoveAdoption(in.owner);
   Answer(call, answer(in.request));
 }
 
@@ -88,16 +87,12 @@ void Adoptions::Send(AdoptCall& call) {
 }
 
 void Adoptions::OnTimer(AdoptCall& call) {
-  if (core_.now >= call.until) {
-    LeaveOpen(call);
-    return Refuse(call, RefusalReason::kStoreUnavailable,
-                  Trouble(call) + "; whether it was taken over is not known: repeat with the same request_id");
-  }
-  Send(call);
+  if (core_.now >= call.until) LeaveOpen(call);
+  RetryingCalls::OnTimer(call);
 }
 
 void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  AdoptCall* const call = Find(op.caller);
+  AdoptCall* const call = Find(op.recipient);
   if (call == nullptr) return;
   const auto* done = std::get_if<AdoptDone>(&reply.outcome);
   if (done == nullptr) {
@@ -126,16 +121,15 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
   const std::vector<RequestId> cancelled = call.cancelled;
   const bool is_wanted = cancelled.size() < call.request.hold_count;
   // Too late to be believed; asking again begins the ttl anew.
-  if (!over && is_wanted && core_.now >= sent + done.ttl - core_.Margin(done.ttl)) return Send(call);
+  if (!over && is_wanted && core_.now >= core_.DeadlineOf(sent, done.ttl)) return Send(call);
   const Instant former_believes_until = ForgetFormer(call.request, done.ttl);
   if (!over && is_wanted) {
     std::vector<RequestId> holds;
     for (uint32_t i = 0; i < call.request.hold_count; ++i) {
       if (!IsCancelled(call, call.request.request + i)) holds.push_back(call.request.request + i);
     }
-    const Adopt in = std::move(call.request);
-    claims_.RemoveAdoption(in.owner);
-    End(call, {in.session, in.request});
+    const Adopt in = call.request;
+    End(call);
     // The grants first: a refusal before them would be taken for that of all holds.
     Grant(in, holds, done, sent, former_believes_until);
     for (const RequestId hold : cancelled) {
@@ -150,12 +144,9 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
   releases_.Pursue(releases_.StartRelease(in.name, in.owner, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
 
-void Adoptions::OnStreamEnd(SessionId session) {
-  ForEachOf(session, [&](const AdoptCall& call) {
-    LeaveOpen(call);
-    claims_.RemoveAdoption(call.request.owner);
-  });
-  RetryingCalls::OnStreamEnd(session);
+void Adoptions::OnEnd(const AdoptCall& call, bool is_answered) {
+  claims_.RemoveAdoption(call.request.owner);
+  if (!is_answered) LeaveOpen(call);
 }
 
 // The call ends before its answer: the store may have the new owner, and the client goes on believing by the former
@@ -193,7 +184,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.lock_delay = done.lock_delay;
   lease.has_min_hold = done.min_hold > Duration::zero();
   lease.granted = core_.now;
-  lease.deadline = sent + done.ttl - core_.Margin(done.ttl);
+  lease.deadline = core_.DeadlineOf(sent, done.ttl);
   // The store's reckoning is as old as its answer may be.
   if (in.max_hold > Duration::zero()) lease.hold_until = sent + in.max_hold - held_for;
   lease.former_believes_until = former_believes_until;
@@ -204,16 +195,9 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want});
     session.reentrant[{in.name, in.reentry}] = in.owner;
   }
-  leases_.Keep(std::move(owned), sent);
+  leases_.Begin(std::move(owned), sent);
   core_.Note({.kind = FactKind::kAdopted, .name = in.name});
-  sessions_.Give(session, holds.front(), lease,
-                 {.name = in.name,
-                  .mode = in.want.mode,
-                  .owner = in.owner,
-                  .token = in.token,
-                  .since = done.since,
-                  .ttl = done.ttl,
-                  .replicas = core_.config.store.replicas});
+  sessions_.Give(session, holds.front(), lease, sessions_.GrantedOf(lease, in.want.mode, done.since));
   for (size_t i = 1; i < holds.size(); ++i) sessions_.Reacquire(session, lease, holds[i], Duration::zero());
   leases_.Arm(lease);
 }

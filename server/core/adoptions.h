@@ -43,11 +43,13 @@ class Adoptions final : public RetryingCalls<AdoptCall> {
   bool Cancel(SessionId session, RequestId request);
   void OnTimer(AdoptCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
-  // The stream that asked is over. Its client may go on believing by the former promise.
-  void OnStreamEnd(SessionId session) override;
 
  private:
   void LeaveOpen(const AdoptCall& call);
+  void OnEnd(const AdoptCall& call, bool is_answered) override;
+  const char* Doubt() const override {
+    return "; whether it was taken over is not known: repeat with the same request_id";
+  }
   void RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string cause);
   void Refuse(AdoptCall& call, RefusalReason reason, std::string cause) override;
   void Send(AdoptCall& call) override;

@@ -99,7 +99,7 @@ void Broker::RenewAll() {
   for (const auto& [id, session] : sessions_.all()) {
     for (auto& [request, lease] : session->leases) leases_.RenewSoon(*lease);
   }
-  bundles_.RenewKept();
+  bundles_.RenewTaken();
 }
 
 void Broker::Check() const {

@@ -98,7 +98,10 @@ class Broker {
   void AskReleased();
 
   CoreContext core_;
-  // The parts refer to each other: see part.h for who may call whom.
+  // The parts refer to each other: see part.h for who may call whom. First those that others know by a base class.
+  Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
+  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_, callers_};
+  StreamEnds stream_ends_{core_, sessions_, leases_, waiters_, bundles_, parts_};
   Claims claims_{core_};
   Queues queues_{core_, grants_};
   PendingReleases releases_{core_, claims_, queues_};
@@ -106,19 +109,16 @@ class Broker {
   Leases leases_{core_, claims_, sessions_, bundles_, releases_};
   Callers callers_{core_, claims_, sessions_, queues_, waiters_, bundles_};
   Waiters waiters_{core_, claims_, releases_, queues_, grants_, callers_};
-  Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
-  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_, callers_};
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, claims_};
   Downgrades downgrades_{core_, claims_, sessions_};
   Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
   ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
-  // All that have records and no place of their own in Check(). In the order in which they hear that the store can be
-  // asked again.
+  // All that hear of the end of a stream, or keep a drain from ending. In the order in which they hear that the store
+  // can be asked again.
   const std::vector<Part*> parts_{&callers_, &waiters_,     &bundles_,    &releases_,  &queues_,
                                   &watches_, &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
-  StreamEnds stream_ends_{core_, sessions_, leases_, waiters_, bundles_, parts_};
   BrokerDrain drain_{core_, stream_ends_, sessions_, leases_, callers_, bundles_, watches_, parts_};
 };
 

@@ -6,7 +6,6 @@
 
 #include "core/callers.h"
 #include "core/check.h"
-#include "core/leases.h"
 #include "core/limits.h"
 #include "core/refusal_causes.h"
 #include "core/waiters.h"
@@ -22,7 +21,7 @@ void Bundles::Handle(AcquireAll& in) {
   }
   const Acquire& first = bundle.parts.front().spec;
   bundle.detached = first.detached;
-  bundle.callers.push_back(callers_.Of(first));
+  bundle.callers.push_back(callers_.CallerFor(first));
   Session* const session = bundle.detached ? nullptr : sessions_.Find(first.session);
   if (session == nullptr && !bundle.detached) return;  // ended meanwhile: its end answers everything
   if (const std::optional<Refused> why_not = WhyNot(bundle, session)) {
@@ -38,7 +37,7 @@ void Bundles::Handle(AcquireAll& in) {
     if (session != nullptr) session->bundles.emplace(part.spec.request, &bundle);
     claims_.AddBundle(part.spec.owner);
   }
-  if (session == nullptr) calls_.emplace(bundle.callers.front().recipient.session, &bundle);
+  if (session == nullptr) detached_.emplace(bundle.callers.front().recipient.session, &bundle);
   bundle.serial = core_.NextSerial();
   bundles_.emplace(bundle.serial, std::move(owned));
   const bool at_once = core_.store_up && core_.config.store.takes_many_at_once;
@@ -73,11 +72,11 @@ bool Bundles::JoinRepeat(const Bundle& repeat) {
   if (found == bundles_.end()) return false;
   Bundle& bundle = *found->second;
   const Acquire& first = repeat.parts.front().spec;
-  calls_.emplace(first.session, &bundle);
+  detached_.emplace(first.session, &bundle);
   if (bundle.op == 0) {
     callers_.Join(*claims_.WaiterOf(bundle.parts[bundle.next].spec.owner), first);
   } else {
-    bundle.callers.push_back(callers_.Of(first));
+    bundle.callers.push_back(callers_.CallerFor(first));
     Arm(bundle);
   }
   return true;
@@ -119,18 +118,18 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   for (const Bundle::Item& part : bundle.parts) {
     // A release under way undoes it, or it is too old to be believed: ask again.
     const bool releasing = claims_.ReleaseOf(part.spec.owner) != nullptr;
-    if (releasing || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
+    if (releasing || core_.now >= core_.DeadlineOf(op.sent, part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.may_run_until = {};
   for (size_t i = 0; i < bundle.parts.size(); ++i) {
     const Duration ttl = bundle.parts[i].spec.ttl;
     const GrantNews news{.token = done->grants[i].token,
                          .since = done->grants[i].since,
-                         .made = op.sent,
-                         .made_by = core_.now,
+                         .made_earliest = op.sent,
+                         .made_latest = core_.now,
                          .ttl = ttl,
-                         .deadline = op.sent + ttl - core_.Margin(ttl)};
-    if (!KeepPart(bundle, i, news)) return RefuseIdInUse(bundle);
+                         .deadline = core_.DeadlineOf(op.sent, ttl)};
+    if (!TakePart(bundle, i, news)) return RefuseIdInUse(bundle);
   }
   GrantAll(bundle);
 }
@@ -176,7 +175,8 @@ void Bundles::OnTimer(Bundle& bundle) {
   core_.now >= bundle.may_run_until ? AskForNext(bundle) : Arm(bundle);
 }
 
-void Bundles::LosePart(Lease& lease, const std::string& cause) {
+void Bundles::OnLeaseLost(Lease& lease, const std::string& cause) {
+  DISTLOCK_CHECK(lease.bundle != nullptr);
   Bundle& bundle = *lease.bundle;
   Refuse(bundle, Refused{.reason = RefusalReason::kStoreUnavailable,
                          .cause = "it was lost while other locks were waited for: " + cause,
@@ -203,7 +203,7 @@ void Bundles::DropCaller(Bundle& bundle, SessionId session, const Refused* refus
   if (refused != nullptr) TellCaller(bundle, *caller, *refused);
   if (bundle.callers.size() == 1) return End(bundle);
   bundle.callers.erase(caller);
-  calls_.erase(session);
+  detached_.erase(session);
   Arm(bundle);
 }
 
@@ -244,7 +244,7 @@ void Bundles::End(Bundle& bundle, bool keep) {
     }
   }
   for (const Caller& caller : bundle.callers) {
-    calls_.erase(caller.recipient.session);
+    detached_.erase(caller.recipient.session);
     if (Session* const session = sessions_.Find(caller.recipient.session); session != nullptr) {
       for (const Bundle::Item& part : bundle.parts) session->bundles.erase(part.spec.request);
     }
@@ -255,7 +255,8 @@ void Bundles::End(Bundle& bundle, bool keep) {
 }
 
 void Bundles::OnStreamEnd(SessionId session) {
-  if (const auto found = calls_.find(session); found != calls_.end()) DropCaller(*found->second, session, nullptr);
+  if (const auto found = detached_.find(session); found != detached_.end())
+    DropCaller(*found->second, session, nullptr);
 }
 
 void Bundles::RefuseIdInUse(Bundle& bundle) {
@@ -266,7 +267,7 @@ void Bundles::RefuseEvery(const Refused& refused) {
   while (!bundles_.empty()) Refuse(*bundles_.begin()->second, refused);
 }
 
-void Bundles::RenewKept() {
+void Bundles::RenewTaken() {
   for (const auto& [serial, bundle] : bundles_) {
     for (const Bundle::Item& part : bundle->parts) {
       if (part.taken) leases_.RenewSoon(*claims_.LeaseOf(part.spec.owner));
@@ -289,21 +290,20 @@ size_t Bundles::Check() const {
     DISTLOCK_CHECK(waits == (bundle->op == 0));
     DISTLOCK_CHECK(waits || (core_.IsInFlight(bundle->op, this) && bundle->at != kNever));
     for (const Caller& caller : bundle->callers) {
-      if (bundle->detached) DISTLOCK_CHECK(calls_.at(caller.recipient.session) == bundle.get());
+      if (bundle->detached) DISTLOCK_CHECK(detached_.at(caller.recipient.session) == bundle.get());
     }
     deadlines += bundle->at != kNever;
   }
   return deadlines;
 }
 
-// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease
-// already.
-bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
-  Bundle::Item& kept = bundle.parts[part];
-  if (claims_.LeaseOf(kept.spec.owner) != nullptr) return false;
-  kept.news = news;
-  kept.taken = true;
-  Lease& lease = leases_.Keep(kept.spec, news, bundle.may_run_until);
+// Begins a lease that is told to no caller until all parts are there. False: its owner has a lease already.
+bool Bundles::TakePart(Bundle& bundle, size_t index, const GrantNews& news) {
+  Bundle::Item& part = bundle.parts[index];
+  if (claims_.LeaseOf(part.spec.owner) != nullptr) return false;
+  part.news = news;
+  part.taken = true;
+  Lease& lease = leases_.Begin(part.spec, news, bundle.may_run_until);
   lease.bundle = &bundle;
   leases_.Arm(lease);
   return true;
@@ -314,7 +314,7 @@ void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
   const Instant may_run_until = waiters_.LatestRun(waiter);
   waiter.bundle = nullptr;
   waiters_.Forget(waiter);
-  if (!KeepPart(bundle, bundle.next, news)) return RefuseIdInUse(bundle);
+  if (!TakePart(bundle, bundle.next, news)) return RefuseIdInUse(bundle);
   Lease& lease = *claims_.LeaseOf(bundle.parts[bundle.next].spec.owner);
   lease.may_run_until = std::max(lease.may_run_until, may_run_until);
   if (++bundle.next < bundle.parts.size()) return AskForNext(bundle);
@@ -327,10 +327,10 @@ void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
 // lease id says so.
 Duration Bundles::CountFromTheLast(Bundle& bundle) const {
   if (!bundle.detached) return Duration::zero();
-  const auto made = [](const Bundle::Item& part) { return part.news.made; };
+  const auto made = [](const Bundle::Item& part) { return part.news.made_earliest; };
   const GrantNews last = std::ranges::max_element(bundle.parts, {}, made)->news;
   for (Bundle::Item& part : bundle.parts) part.news.since = last.since;
-  Duration held = core_.now - last.made;
+  Duration held = core_.now - last.made_earliest;
   held += core_.Drift(held);
   return std::max(held, Duration::zero());
 }
@@ -338,13 +338,13 @@ Duration Bundles::CountFromTheLast(Bundle& bundle) const {
 // The request was granted before, and its max_hold ends that grant: releases what is left of it in the store as soon as
 // nobody can have been promised it for longer, and asks anew.
 void Bundles::TakeAnew(Bundle& bundle) {
-  Instant made_by = Instant::min();
+  Instant made_latest = Instant::min();
   Duration max_hold{};
   for (const Bundle::Item& part : bundle.parts) {
-    made_by = std::max(made_by, part.news.made_by);
+    made_latest = std::max(made_latest, part.news.made_latest);
     max_hold = std::max(max_hold, part.spec.max_hold);
   }
-  const Duration promised = std::max(made_by + max_hold - core_.now, Duration::zero());
+  const Duration promised = std::max(made_latest + max_hold - core_.now, Duration::zero());
   for (Bundle::Item& part : bundle.parts) {
     Lease& lease = *claims_.LeaseOf(part.spec.owner);
     part.taken = false;
@@ -363,13 +363,7 @@ void Bundles::GrantAll(Bundle& bundle) {
     lease.bundle = nullptr;
     if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
     lease.granted = core_.now;
-    Granted granted{.name = lease.name,
-                    .mode = part.spec.want.mode,
-                    .owner = lease.owner,
-                    .token = part.news.token,
-                    .since = part.news.since,
-                    .ttl = lease.ttl,
-                    .replicas = core_.config.store.replicas};
+    Granted granted = sessions_.GrantedOf(lease, part.spec.want.mode, part.news.since);
     Duration waited{};
     for (const Caller& caller : bundle.callers) {
       const Recipient recipient{caller.recipient.session, part.spec.request};

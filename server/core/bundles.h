@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several locks, all or nothing. The locks that are taken first are kept, and renewed, until the last one is granted;
-// no caller is told before. All brokers take locks in one order, which rules out circles of waiters (Havender 1968).
+// Several locks, all or nothing. The locks that are taken first are renewed until the last one is granted; no caller is
+// told before. All brokers take locks in one order, which rules out circles of waiters (Havender 1968).
 //
 // Thread: the shard's.
 #pragma once
@@ -15,7 +15,7 @@
 #include "absl/container/btree_map.h"
 #include "core/claims.h"
 #include "core/core_context.h"
-#include "core/kept_parts.h"
+#include "core/leases.h"
 #include "core/pending_releases.h"
 #include "core/records.h"
 #include "core/sessions.h"
@@ -23,11 +23,9 @@
 namespace distlock::core {
 
 class Callers;
-class Leases;
 class Waiters;
-struct GrantNews;
 
-class Bundles final : public PartOf<Bundle>, public KeptParts {
+class Bundles final : public PartOf<Bundle>, public BundleLosses {
  public:
   Bundles(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
           Waiters& waiters, Callers& callers)
@@ -45,9 +43,9 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   // The part that is waited for has been granted to `waiter`.
   void GrantPart(Waiter& waiter, const GrantNews& news);
   // Refuses the whole bundle.
-  void LosePart(Lease& lease, const std::string& cause) override;
-  // The store's clock was set: renews all leases that are kept.
-  void RenewKept();
+  void OnLeaseLost(Lease& lease, const std::string& cause) override;
+  // Renews all leases that wait for the rest of their bundles.
+  void RenewTaken();
 
   // Refuses all callers; what was taken goes back.
   void Refuse(Bundle& bundle, const Refused& refused);
@@ -69,7 +67,7 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   void OnLateReply(const Op& op);
   void AskForNext(Bundle& bundle);
   void Arm(Bundle& bundle);
-  bool KeepPart(Bundle& bundle, size_t part, const GrantNews& news);
+  bool TakePart(Bundle& bundle, size_t index, const GrantNews& news);
   Duration CountFromTheLast(Bundle& bundle) const;
   void TakeAnew(Bundle& bundle);
   void GrantAll(Bundle& bundle);
@@ -86,7 +84,7 @@ class Bundles final : public PartOf<Bundle>, public KeptParts {
   Waiters& waiters_;
   Callers& callers_;
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
-  absl::btree_map<SessionId, Bundle*> calls_;                   // calls that wait for several detached grants
+  absl::btree_map<SessionId, Bundle*> detached_;                // calls that wait for several detached grants
 };
 
 }  // namespace distlock::core

@@ -30,11 +30,8 @@ Refused HeldOff(Duration left, uint32_t queue_length = 0) {
 
 void Callers::Handle(Acquire& in) {
   const Recipient recipient{in.session, in.request};
-  const auto refuse = [&](RefusalReason reason, std::string cause) {
-    core_.Refuse(recipient, in.name, {.reason = reason, .cause = std::move(cause)});
-  };
-  if (core_.draining) return refuse(RefusalReason::kDraining, "");
-  if (!core_.Supports(in.want)) return refuse(RefusalReason::kNotSupported, kNoPermits);
+  if (core_.draining) return core_.Refuse(in, RefusalReason::kDraining, "");
+  if (!core_.Supports(in.want)) return core_.Refuse(in, RefusalReason::kNotSupported, kNoPermits);
 
   Session* session = nullptr;
   if (!in.detached) {
@@ -42,10 +39,11 @@ void Callers::Handle(Acquire& in) {
     if (session == nullptr) return;  // ended meanwhile: its end answers everything
     if (session->leases.contains(in.request) || session->waiters.contains(in.request) ||
         session->bundles.contains(in.request)) {
-      return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
+      return core_.Refuse(in, RefusalReason::kInvalidArgument,
+                          "the command id is in use by another acquire of this session");
     }
     if (std::string why = sessions_.WhyFull(*session, 1); !why.empty()) {
-      return refuse(RefusalReason::kQuotaExceeded, std::move(why));
+      return core_.Refuse(in, RefusalReason::kQuotaExceeded, std::move(why));
     }
     if (!in.reentry.empty() && Reenter(*session, in)) return;
     EndOtherTry(in);
@@ -55,7 +53,7 @@ void Callers::Handle(Acquire& in) {
 
   auto owned = std::make_unique<Waiter>(waiters_);
   Waiter& waiter = *owned;
-  waiter.callers.push_back(Of(in));
+  waiter.callers.push_back(CallerFor(in));
   waiter.spec = std::move(in);
   if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
     waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
@@ -77,14 +75,13 @@ void Callers::EndOtherTry(const Acquire& in) {
   waiters_.KeepForRetry(*other, &moved);
 }
 
-Caller Callers::Of(const Acquire& in) const {
+Caller Callers::CallerFor(const Acquire& in) const {
   Caller caller{.recipient = {in.session, in.request}, .arrived = core_.now};
   caller.one_try = in.max_wait && *in.max_wait == Duration::zero();
   if (in.max_wait) caller.deadline = core_.now + (caller.one_try ? core_.config.store_timeout : *in.max_wait);
   return caller;
 }
 
-// Never empty while the waiter exists.
 std::vector<Caller>& Callers::CallersOf(Waiter& waiter) {
   return waiter.bundle != nullptr ? waiter.bundle->callers : waiter.callers;
 }
@@ -96,8 +93,7 @@ bool Callers::JoinRepeat(const Acquire& in) {
   const bool taken = claims_.LeaseOf(in.owner) != nullptr;  // for a bundle
   if (waiter == nullptr && !taken) return false;
   if (taken || waiter->bundle != nullptr) {
-    core_.Refuse({in.session, in.request}, in.name,
-                 {.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse});
+    core_.Refuse(in, RefusalReason::kInvalidArgument, kRequestIdInUse);
     return true;
   }
   detached_.emplace(in.session, waiter);
@@ -106,11 +102,13 @@ bool Callers::JoinRepeat(const Acquire& in) {
 }
 
 void Callers::Join(Waiter& waiter, const Acquire& in) {
-  CallersOf(waiter).push_back(Of(in));
+  CallersOf(waiter).push_back(CallerFor(in));
   if (waiter.queued) {
     const LocalQueue& queue = *queues_.Find(waiter.spec.name);
-    TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders),
-                     static_cast<uint32_t>(queue.waiters.size()), queue.held_off_until - core_.now);
+    const bool is_left =
+        TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders),
+                         static_cast<uint32_t>(queue.waiters.size()), queue.held_off_until - core_.now);
+    if (!is_left) return;
   }
   waiters_.Arm(waiter);
 }
@@ -153,8 +151,7 @@ bool Callers::Reenter(Session& session, const Acquire& in) {
   DISTLOCK_CHECK((lease == nullptr) != (waiter == nullptr));
   const Want& has = lease != nullptr ? lease->reentry->want : waiter->spec.want;
   if (has.mode != in.want.mode || has.permits != in.want.permits || has.limit != in.want.limit) {
-    core_.Refuse({in.session, in.request}, in.name,
-                 {.reason = RefusalReason::kNotSupported, .cause = WhyNot(has, in.want)});
+    core_.Refuse(in, RefusalReason::kNotSupported, WhyNot(has, in.want));
   } else if (lease != nullptr) {
     sessions_.Reacquire(session, *lease, in.request, Duration::zero());
   } else {
@@ -179,12 +176,10 @@ Instant Callers::Patience(const Waiter& waiter, const Caller& caller) const {
   return patience;
 }
 
-// When `caller` is refused if nothing happens before.
 Instant Callers::EndOf(const Waiter& waiter, const Caller& caller) const {
   return waiter.queued ? caller.deadline : std::min(caller.deadline, Patience(waiter, caller));
 }
 
-// `answered`: the store has said once that it waits; `trouble`: why it could not answer since.
 Refused Callers::WhyItEnds(const Caller& caller, const LockName& name, bool answered,
                            const std::string& trouble) const {
   const bool store_is_well = core_.store_up && trouble.empty();
@@ -239,7 +234,6 @@ void Callers::Refuse(Waiter& waiter, const Refused& refused) {
   TurnAway(waiter, [](const Caller&) { return true; }, [&](const Caller&) { return refused; });
 }
 
-// Refuses the callers whose time is up. False: no caller is left, and the waiter is gone.
 bool Callers::RefuseOverdue(Waiter& waiter) {
   return TurnAway(
       waiter, [&](const Caller& caller) { return core_.now >= EndOf(waiter, caller); },

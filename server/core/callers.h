@@ -36,7 +36,7 @@ class Callers final : public Part {
 
   // ---- who waits
   // The caller that an acquire stands for.
-  Caller Of(const Acquire& in) const;
+  Caller CallerFor(const Acquire& in) const;
   // Never empty while the waiter exists.
   static std::vector<Caller>& CallersOf(Waiter& waiter);
   // The caller that is told of its place.

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "core/broker_config.h"
+#include "core/check.h"
 #include "core/clock_margin.h"
 #include "core/limits.h"
 #include "core/messages.h"
@@ -40,22 +42,26 @@ class CoreContext {
   void Tell(const Recipient& to, T event) {
     static_assert(!std::is_same_v<T, Event>, "a refusal inside of it would keep its name");
     if constexpr (std::is_same_v<T, Refused>) event.reason = NameOf(event.reason);
-    if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
+    if (to.session != 0) Effects().emplace_back(Notify{to.session, to.request, std::move(event)});
   }
   void Note(Fact fact) {
     fact.refusal = NameOf(fact.refusal);
-    effects_->emplace_back(std::move(fact));
+    Effects().emplace_back(std::move(fact));
   }
   // Refuses a request about a lock, on record.
   void Refuse(const Recipient& to, const LockName& name, Refused refused) {
     Note({.kind = FactKind::kRefused, .value = refused.waited, .refusal = refused.reason, .name = name});
     Tell(to, std::move(refused));
   }
+  template <typename Request>
+  void Refuse(const Request& in, RefusalReason reason, std::string cause) {
+    Refuse({in.session, in.request}, in.name, {.reason = reason, .cause = std::move(cause)});
+  }
   template <typename T>
   void Command(T command) {
-    effects_->emplace_back(std::in_place_type<StoreCommand>, std::move(command));
+    Effects().emplace_back(std::in_place_type<StoreCommand>, std::move(command));
   }
-  void Announce(DrainComplete done) { effects_->emplace_back(done); }
+  void Announce(DrainComplete done) { Effects().emplace_back(done); }
 
   // ---- store commands in flight
 
@@ -84,8 +90,16 @@ class CoreContext {
   // For records whose place in an order must be known before they have a deadline.
   uint64_t NextSerial() { return next_serial_++; }
 
-  // Whether the store has locks of that mode.
+  // ---- the store
+
+  // Whether it has locks of that mode.
   bool Supports(const Want& want) const { return want.mode != Mode::kPermit || config.store.has_permits; }
+  // Why it gives no answer, for callers. `last`: why the last command failed; "": it did not.
+  std::string WhyNoAnswer(const std::string& last, const char* otherwise = "no answer") const {
+    return !store_up ? store_trouble : last.empty() ? otherwise : last;
+  }
+
+  // ---- clocks
 
   // By how much two clocks can differ after `time`.
   Duration Drift(Duration time) const { return core::Drift(time, config.clock_drift_ppm); }
@@ -98,6 +112,8 @@ class CoreContext {
   Duration Stretched(Duration time) const { return time + Drift(time) + kDriftRounding; }
   // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.
   Duration Margin(Duration ttl) const { return core::Margin(ttl, config.clock_drift_ppm) + config.store.clock_spread; }
+  // D: no belief in a lease of `ttl` goes further, if the store began the ttl no earlier than `sent`.
+  Instant DeadlineOf(Instant sent, Duration ttl) const { return sent + ttl - Margin(ttl); }
   // How long one attempt of a command about a lease of `ttl` is waited for.
   static Duration AttemptTimeout(Duration ttl);
   // So long what a request has is kept after the end of its stream. The store keeps the place for longer.
@@ -115,6 +131,10 @@ class CoreContext {
   Random random;
 
  private:
+  std::vector<Effect>& Effects() {
+    DISTLOCK_CHECK(effects_ != nullptr);
+    return *effects_;
+  }
   // Several servers are unavailable as a quorum.
   RefusalReason NameOf(RefusalReason reason) const {
     return config.store.is_quorum && reason == RefusalReason::kStoreUnavailable ? RefusalReason::kQuorumNotReached

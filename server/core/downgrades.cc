@@ -17,29 +17,26 @@ bool Downgrades::IsBeingReleased(const OwnerId& owner, uint64_t token) const {
 }
 
 void Downgrades::Handle(Downgrade& in) {
-  const auto refuse = [&](RefusalReason reason, std::string cause) {
-    core_.Refuse({in.session, in.request}, in.name, {.reason = reason, .cause = std::move(cause)});
-  };
   if (in.acquire != 0) {
     const Session* const session = sessions_.Find(in.session);
     if (session == nullptr) return;
     const auto lease = session->leases.find(in.acquire);
     if (lease == session->leases.end()) {
-      return refuse(RefusalReason::kNotHolder, "this session holds nothing under that id");
+      return core_.Refuse(in, RefusalReason::kNotHolder, "this session holds nothing under that id");
     }
     in.name = lease->second->name;
     in.owner = lease->second->owner;
     in.token = lease->second->token;
   }
   if (IsBeingReleased(in.owner, in.token)) {
-    return refuse(RefusalReason::kNotHolder, "it is being given back");
+    return core_.Refuse(in, RefusalReason::kNotHolder, "it is being given back");
   }
   if (const Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr && lease->reentry != nullptr) {
     Reentry& reentry = *lease->reentry;
     if (!reentry.others.empty()) {
-      return refuse(RefusalReason::kNotSupported,
-                    "it was taken " + std::to_string(reentry.others.size() + 1) +
-                        " times, and all who have it count on its mode; release it but once");
+      return core_.Refuse(in, RefusalReason::kNotSupported,
+                          "it was taken " + std::to_string(reentry.others.size() + 1) +
+                              " times, and all who have it count on its mode; release it but once");
     }
     // From now on, even before the store has done it. The store refuses permits, which are then held as before.
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
@@ -60,16 +57,8 @@ void Downgrades::Send(DowngradeCall& call) {
                                .elsewhere = lease == nullptr && !IsDetached(downgrade.owner)});
 }
 
-void Downgrades::OnTimer(DowngradeCall& call) {
-  if (core_.now >= call.until) {
-    return Refuse(call, RefusalReason::kStoreUnavailable,
-                  Trouble(call) + "; whether the lease is SHARED by now is not known: treat it as that and ask again");
-  }
-  Send(call);
-}
-
 void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  DowngradeCall* const call = Find(op.caller);
+  DowngradeCall* const call = Find(op.recipient);
   if (call == nullptr) return;
   const auto* done = std::get_if<DowngradeDone>(&reply.outcome);
   if (done == nullptr) {

@@ -8,8 +8,6 @@
 // Thread: the shard's.
 #pragma once
 
-#include <string>
-
 #include "core/claims.h"
 #include "core/core_context.h"
 #include "core/retrying_calls.h"
@@ -28,12 +26,14 @@ class Downgrades final : public RetryingCalls<DowngradeCall> {
       : RetryingCalls(core), claims_(claims), sessions_(sessions) {}
 
   void Handle(Downgrade& in);
-  void OnTimer(DowngradeCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
 
  private:
   bool IsBeingReleased(const OwnerId& owner, uint64_t token) const;
   void Send(DowngradeCall& call) override;
+  const char* Doubt() const override {
+    return "; whether the lease is SHARED by now is not known: treat it as that and ask again";
+  }
 
   const Claims& claims_;
   const Sessions& sessions_;

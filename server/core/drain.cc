@@ -2,6 +2,7 @@
 #include "core/drain.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/bundles.h"
 #include "core/callers.h"
@@ -52,7 +53,7 @@ void BrokerDrain::EndLeasesOf(Session& session) {
     leases_.TellLost(*lease, LostReason::kDrained, "the broker shut down and its drain timeout passed");
     // Its client lives and believes until it hears of this.
     if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
-    leases_.End(*lease);
+    leases_.EndWithStream(*lease);
   }
 }
 

@@ -61,16 +61,16 @@ void ForceCalls::OnTimer(ForceCall& call) {
     if (call.op != 0) call.acted = true;  // it may have run
     return Send(call);
   }
-  const std::string why = !core_.store_up         ? core_.store_trouble
-                          : !call.trouble.empty() ? call.trouble
-                          : claims_.LeaseOf(call.request.owner) != nullptr
-                              ? "its client may still believe in it"
-                              : "its broker has been told and has not given it back yet";
-  Answer(call, Refused{.reason = RefusalReason::kStoreUnavailable, .cause = why, .retry_after = kRetryMax});
+  const char* const holder = claims_.LeaseOf(call.request.owner) != nullptr
+                                 ? "its client may still believe in it"
+                                 : "its broker has been told and has not given it back yet";
+  Answer(call, Refused{.reason = RefusalReason::kStoreUnavailable,
+                       .cause = core_.WhyNoAnswer(call.trouble, holder),
+                       .retry_after = kRetryMax});
 }
 
 void ForceCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  ForceCall* const found = Find(op.caller);
+  ForceCall* const found = Find(op.recipient);
   if (found == nullptr) return;
   ForceCall& call = *found;
   const auto* done = std::get_if<ForceDone>(&reply.outcome);

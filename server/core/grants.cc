@@ -71,7 +71,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
 
-  Lease& lease = leases_.Keep(waiter.spec, news, waiters_.LatestRun(waiter));
+  Lease& lease = leases_.Begin(waiter.spec, news, waiters_.LatestRun(waiter));
   lease.recipient = recipient;
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
@@ -100,19 +100,19 @@ void Grants::Handle(const GrantNotice& in) {
   // Notices and replies come in no common order: this one may tell of a grant that has been released or lost since.
   if (found != nullptr) {
     Waiter& waiter = *found;
+    // Without a place here nothing tells how old this grant is. The next answer tells whether it is still there.
     if (!waiter.queued && (waiter.exists || waiter.spec.detached)) {
-      waiter.hinted_before = core_.NextOp();
+      waiter.stale_before = core_.NextOp();
       return;
     }
     if (in.token <= waiter.placed_as_of) return;
-    deadline =
-        in.counted_from ? *in.counted_from + in.ttl - core_.Margin(in.ttl) : NoticeDeadline(waiter, in.token, in.ttl);
+    deadline = core_.DeadlineOf(in.counted_from.value_or(BeforeGrant(waiter, in.token)), in.ttl);
   }
   HandOff(in.name, in.owner,
           {.token = in.token,
            .since = in.since,
-           .made = in.made,
-           .made_by = core_.now,
+           .made_earliest = in.made,
+           .made_latest = core_.now,
            .ttl = in.ttl,
            .deadline = deadline,
            .arrival = Arrival::kNotice});
@@ -121,11 +121,10 @@ void Grants::Handle(const GrantNotice& in) {
 // A notice does not surely say when the ttl began by our clock: the store's clock may have been set since the last
 // reply. Only a command that we sent while the store still said "waits" is surely older than the grant. Its answer's
 // `as_of` tells which grants came later.
-Instant Grants::NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const {
-  Instant older = waiter.placed_sent;
+Instant Grants::BeforeGrant(const Waiter& waiter, uint64_t token) const {
   const LocalQueue* const queue = queues_.Find(waiter.spec.name);
-  if (queue != nullptr && token > queue->seen_as_of) older = std::max(older, queue->seen_sent);
-  return older + ttl - core_.Margin(ttl);
+  const bool came_later = queue != nullptr && token > queue->seen_as_of;
+  return came_later ? std::max(waiter.placed_sent, queue->seen_sent) : waiter.placed_sent;
 }
 
 void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent) {
@@ -137,10 +136,10 @@ void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instan
   HandOff(name, holder.owner,
           {.token = holder.token,
            .since = holder.since,
-           .made = made - core_.Drift(holder.held_for),
-           .made_by = core_.now,
+           .made_earliest = made - core_.Drift(holder.held_for),
+           .made_latest = core_.now,
            .ttl = holder.ttl,
-           .deadline = dated ? made + holder.ttl - core_.Margin(holder.ttl) : sent,
+           .deadline = dated ? core_.DeadlineOf(made, holder.ttl) : sent,
            .arrival = Arrival::kTend});
 }
 
@@ -187,10 +186,10 @@ void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool l
     HandOff(op.name, next.owner,
             {.token = next.token,
              .since = next.since,
-             .made = op.sent,
-             .made_by = core_.now,
+             .made_earliest = op.sent,
+             .made_latest = core_.now,
              .ttl = next.ttl,
-             .deadline = op.sent + next.ttl - core_.Margin(next.ttl),
+             .deadline = core_.DeadlineOf(op.sent, next.ttl),
              .arrival = Arrival::kReply});
   }
   if (LocalQueue* const queue = queues_.Find(op.name); look && queue != nullptr) queues_.Tend(*queue);

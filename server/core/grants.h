@@ -38,7 +38,7 @@ class Grants final : public Part {
         bundles_(bundles) {}
 
   void Handle(const GrantNotice& in);
-  // A command that made room has brought grants to waiters of this broker. `look`: there is more to do.
+  // A command that made room has brought grants to waiters of this broker. `look`: their queue is to be tended as well.
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
   // A queue was tended.
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
@@ -55,7 +55,7 @@ class Grants final : public Part {
   void Rejoin(const std::vector<Waiter*>& waiters);
   void GrantDetached(Waiter& waiter, Granted granted, Instant deadline);
   void GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& news);
-  Instant NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const;
+  Instant BeforeGrant(const Waiter& waiter, uint64_t token) const;
 
   CoreContext& core_;
   Claims& claims_;

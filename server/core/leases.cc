@@ -9,15 +9,11 @@
 namespace distlock::core {
 namespace {
 
-std::string WhyNotRenewed(const StoreReply& reply) {
-  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return failed->cause;
-  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return unknown->cause;
-  return "an answer of unknown shape";
-}
+constexpr char kMovedAway[] = "another session took it over";
 
 }  // namespace
 
-Lease& Leases::Keep(const Acquire& spec, const GrantNews& news, Instant may_run_until) {
+Lease& Leases::Begin(const Acquire& spec, const GrantNews& news, Instant may_run_until) {
   auto lease = std::make_unique<Lease>(*this);
   lease->name = spec.name;
   lease->owner = spec.owner;
@@ -30,10 +26,10 @@ Lease& Leases::Keep(const Acquire& spec, const GrantNews& news, Instant may_run_
   lease->on_disconnect = spec.on_disconnect;
   lease->resume = spec.resume;
   lease->may_run_until = may_run_until;
-  return Keep(std::move(lease), news.deadline - news.ttl + core_.Margin(news.ttl));
+  return Begin(std::move(lease), news.deadline - news.ttl + core_.Margin(news.ttl));
 }
 
-Lease& Leases::Keep(std::unique_ptr<Lease> lease, Instant sent) {
+Lease& Leases::Begin(std::unique_ptr<Lease> lease, Instant sent) {
   lease->serial = core_.NextSerial();
   renewals_.Schedule(*lease, sent);
   return claims_.Hold(std::move(lease));
@@ -81,7 +77,10 @@ void Leases::SendRenewals() {
 void Leases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
-  const std::string trouble = done == nullptr ? WhyNotRenewed(reply) : done->trouble;
+  const std::string* const cause = TroubleOf(reply);
+  const std::string trouble = done != nullptr    ? done->trouble
+                              : cause != nullptr ? *cause
+                                                 : "an answer of unknown shape";
   renewals_.OnAnswered(id, trouble);
   uint32_t renewed = 0;
   uint32_t failed = 0;
@@ -114,7 +113,7 @@ void Leases::OnReply(const Op& op, OpId id, StoreReply& reply) {
 
 // A renewal sent at `sent` has started the ttl anew.
 void Leases::OnRenewed(Lease& lease, Instant sent) {
-  lease.deadline = std::max(lease.deadline, sent + lease.ttl - core_.Margin(lease.ttl));
+  lease.deadline = std::max(lease.deadline, core_.DeadlineOf(sent, lease.ttl));
   // A later attempt under way has set next_renew already.
   if (lease.renew_op == 0 && !lease.renew_due) renewals_.Schedule(lease, sent);
   if (lease.at_risk) {
@@ -149,17 +148,14 @@ void Leases::TellLost(Lease& lease, LostReason reason, const std::string& cause)
 }
 
 void Leases::Lose(Lease& lease, LostReason reason, const std::string& cause) {
-  if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, cause);
+  if (lease.bundle != nullptr) return bundles_.OnLeaseLost(lease, cause);
   TellLost(lease, reason, cause);
   if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
   if (core_.now < lease.adopted_until) {
     BeginEnding(lease);
     return FreeAt(lease, lease.adopted_until);
   }
-  PendingRelease& release = StartRelease(lease, lease.lock_delay);
-  release.token = lease.token;
-  Forget(lease);
-  releases_.Pursue(release);
+  Release(lease, Recipient{}, lease.lock_delay);
 }
 
 // The lease is promised to nobody any more, and not renewed.
@@ -181,9 +177,8 @@ void Leases::FreeAt(Lease& lease, Instant at) {
 void Leases::Release(Lease& lease, Recipient recipient, Duration block, bool keeps_min_hold) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
   PendingRelease& release = StartRelease(lease, block);
-  release.recipient = recipient;
+  releases_.TellOutcome(release, recipient);
   release.ends_min_hold = lease.has_min_hold && !keeps_min_hold;
-  release.answer_until = core_.now + core_.config.store_timeout;
   release.token = lease.token;
   Forget(lease);
   releases_.Pursue(release);
@@ -194,10 +189,12 @@ void Leases::Release(Lease& lease, Recipient recipient, Duration block, bool kee
 PendingRelease& Leases::StartRelease(const Lease& lease, Duration block) {
   PendingRelease& release =
       releases_.StartRelease(lease.name, lease.owner, block, lease.ttl + lease.lock_delay, lease.token);
-  release.has_min_hold = release.ends_min_hold = lease.has_min_hold;
-  release.may_run_until = lease.may_run_until;
-  release.order_lost = lease.may_run_until > core_.now;
-  release.waiting |= lease.may_run_until != Instant{} && !release.order_lost;
+  const bool may_run = lease.may_run_until > core_.now;
+  release.has_min_hold |= lease.has_min_hold;
+  release.ends_min_hold = lease.has_min_hold;
+  release.may_run_until = std::max(release.may_run_until, lease.may_run_until);
+  release.order_lost |= may_run;
+  release.waiting |= lease.may_run_until != Instant{} && !may_run;
   return release;
 }
 
@@ -216,7 +213,7 @@ void Leases::EndByClient(Lease& lease, Recipient recipient, bool lapsed) {
   Release(lease, recipient, lease.lock_delay);
 }
 
-void Leases::End(Lease& lease) {
+void Leases::EndWithStream(Lease& lease) {
   Instant promised = lease.promised_until;
   if (const Session* const session = sessions_.Find(lease.recipient.session);
       session != nullptr && session->kind == SessionKind::kSession) {
@@ -243,31 +240,23 @@ void Leases::End(Lease& lease) {
   }
 }
 
-uint32_t Leases::FreeEndingOf(SessionId session) {
+uint32_t Leases::FreeEndingOf(SessionId session, RequestId first, RequestId last) {
   uint32_t freed = 0;
-  const auto next = [&] { return ending_of_.lower_bound({session, 0, 0}); };
-  for (auto at = next(); at != ending_of_.end() && at->second->had_by.session == session; at = next(), ++freed) {
+  const auto next = [&] { return ending_of_.lower_bound({session, first, 0}); };
+  const std::tuple end(session, last, std::numeric_limits<uint64_t>::max());
+  for (auto at = next(); at != ending_of_.end() && at->first <= end; at = next(), ++freed) {
     Lease& lease = *at->second;
     Release(lease, Recipient{}, lease.lock_delay);
   }
   return freed;
 }
 
-// Its client was told that it has lost the lease, and says now that it believes in it no more.
-void Leases::FreeLost(SessionId session, RequestId acquire) {
-  const auto next = [&] { return ending_of_.lower_bound({session, acquire, 0}); };
-  for (auto at = next();
-       at != ending_of_.end() && at->second->had_by.session == session && at->second->had_by.request == acquire;
-       at = next()) {
-    Release(*at->second, Recipient{}, at->second->lock_delay);
-  }
-}
-
 void Leases::Move(Lease& lease) {
-  if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, "another session took it over");
-  const std::string cause = "another session took it over";
-  if (!lease.ending) sessions_.TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kMoved, cause});
-  NoteEnd(lease, FactKind::kMoved, LostReason::kMoved, cause);
+  if (lease.bundle != nullptr) return bundles_.OnLeaseLost(lease, kMovedAway);
+  if (!lease.ending) {
+    sessions_.TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kMoved, kMovedAway});
+  }
+  NoteEnd(lease, FactKind::kMoved, LostReason::kMoved, kMovedAway);
   Forget(lease);
 }
 
@@ -331,12 +320,13 @@ void Leases::Handle(const core::Release& in) {
         return EndByClient(taken, recipient, in.lapsed);
       }
     }
-    FreeLost(in.session, in.acquire);
+    // Its client may have been told that it has lost the lease, and says now that it believes in it no more.
+    FreeEndingOf(in.session, in.acquire, in.acquire);
     core_.Note({.kind = FactKind::kAlreadyGone});
     return core_.Tell(recipient, Released{.outcome = ReleaseOutcome::kAlreadyGone});
   }
-  if (Lease* const kept = claims_.LeaseOf(in.owner); kept != nullptr && kept->bundle != nullptr) {
-    kept_parts_.LosePart(*kept, "its owner released it");
+  if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr && lease->bundle != nullptr) {
+    bundles_.OnLeaseLost(*lease, "its owner released it");
   }
   if (Lease* const lease = claims_.LeaseOf(in.owner); lease != nullptr) {
     if (in.token != 0 && in.token != lease->token) {
@@ -354,13 +344,13 @@ void Leases::Handle(const core::Release& in) {
 }
 
 void Leases::Force(Lease& lease, const std::string& reason) {
-  if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, "an administrator took it: " + reason);
+  if (lease.bundle != nullptr) return bundles_.OnLeaseLost(lease, "an administrator took it: " + reason);
   lease.lock_delay = Duration::zero();
   if (lease.ending) return;  // it is freed in its time
   TellLost(lease, LostReason::kForced, reason);
   // The client lives, and believes in the lease until it hears of this.
   lease.on_disconnect = OnDisconnect::kSafe;
-  End(lease);
+  EndWithStream(lease);
 }
 
 }  // namespace distlock::core

@@ -7,16 +7,14 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "core/claims.h"
 #include "core/core_context.h"
-#include "core/kept_parts.h"
 #include "core/pending_releases.h"
 #include "core/records.h"
 #include "core/renewals.h"
@@ -24,22 +22,32 @@
 
 namespace distlock::core {
 
+// The bundle for which a lease is held loses it.
+class BundleLosses {
+ public:
+  // REQUIRES: lease.bundle is not null.
+  virtual void OnLeaseLost(Lease& lease, const std::string& cause) = 0;
+
+ protected:
+  ~BundleLosses() = default;
+};
+
 class Leases final : public PartOf<Lease> {
  public:
-  Leases(CoreContext& core, Claims& claims, Sessions& sessions, KeptParts& kept_parts, PendingReleases& releases)
+  Leases(CoreContext& core, Claims& claims, Sessions& sessions, BundleLosses& bundles, PendingReleases& releases)
       : core_(core),
         claims_(claims),
         sessions_(sessions),
-        kept_parts_(kept_parts),
+        bundles_(bundles),
         releases_(releases),
         renewals_(core, *this) {}
 
-  // Begins to renew what was granted as `spec` says. An acquire whose answer is not known may take effect until
-  // `may_run_until`. As below.
-  Lease& Keep(const Acquire& spec, const GrantNews& news, Instant may_run_until);
-  // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
-  // The caller lists it with its session and must then Arm it.
-  Lease& Keep(std::unique_ptr<Lease> lease, Instant sent);
+  // Begins to renew a lease whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
+  // The caller lists it with its session, or holds it for a bundle, and must then Arm it.
+  Lease& Begin(std::unique_ptr<Lease> lease, Instant sent);
+  // The same of what was granted as `spec` says. An acquire whose answer is not known may take effect until
+  // `may_run_until`.
+  Lease& Begin(const Acquire& spec, const GrantNews& news, Instant may_run_until);
   void Arm(Lease& lease);
   void OnTimer(Lease& lease) override;
 
@@ -52,16 +60,17 @@ class Leases final : public PartOf<Lease> {
   void SendRenewals();
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
 
-  // ---- ends
+  // ---- ends. A client's release, the store's answers and deadlines end leases as well.
   void Handle(const core::Release& in);
   // Ends the lease here at once and has the store free it; `recipient` is told the outcome. Nobody gets it for `block`.
   void Release(Lease& lease, Recipient recipient, Duration block, bool keeps_min_hold = false);
   // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed. As Release.
   void ReleaseLater(Lease& lease, Duration time, Duration block = Duration::zero());
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
-  void End(Lease& lease);
-  // The process behind the stream has ended: frees what waits for the end of its belief. Returns how many.
-  uint32_t FreeEndingOf(SessionId session);
+  void EndWithStream(Lease& lease);
+  // Nobody believes any more in what these requests of the stream had: frees what waits for the end of that belief.
+  // Returns how many.
+  uint32_t FreeEndingOf(SessionId session, RequestId first = 0, RequestId last = std::numeric_limits<RequestId>::max());
   // Tells those who have the lease that it is lost, on record. The caller ends it.
   void TellLost(Lease& lease, LostReason reason, const std::string& cause);
   // An administrator takes it: its client is told now, and the lock is freed when its belief has ended.
@@ -86,12 +95,11 @@ class Leases final : public PartOf<Lease> {
   void CheckHolder(const Lease& lease) const;
   void BeginEnding(Lease& lease);
   void FreeAt(Lease& lease, Instant at);
-  void FreeLost(SessionId session, RequestId acquire);
 
   CoreContext& core_;
   Claims& claims_;
   Sessions& sessions_;
-  KeptParts& kept_parts_;
+  BundleLosses& bundles_;
   PendingReleases& releases_;
   Renewals renewals_;
   absl::btree_map<uint64_t, Lease*> at_risk_;  // by serial

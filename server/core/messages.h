@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The waist of the daemon: everything that can happen to the core (Input) and everything it can want (Effect). rpc
-// turns protobuf into the one side of it, and store turns it into the words of its server; neither knows of the other.
+// The interface of the core: everything that can happen to it (Input) and everything it can want (Effect). rpc turns
+// protobuf into the one side of it, and store turns it into commands of its server; neither knows of the other.
 #pragma once
 
-#include <optional>
 #include <variant>
 
 #include "core/caller_messages.h"

@@ -28,7 +28,7 @@ struct Op {
   uint64_t waiter = 0;            // acquire: serial of the waiter or bundle that asked
   LockName name{};                // all but renewals and acquire all
   std::vector<LockName> names{};  // acquire all
-  Recipient caller{};             // renew call, downgrade, force, adopt
+  Recipient recipient{};          // renew call, downgrade, force, adopt
   std::vector<OwnerId> owners{};  // renew, acquire all
 };
 

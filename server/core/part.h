@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A part of the broker core: it owns records, whose deadlines and whose commands' answers come to it. Adding one
-// touches its own files, broker.h and this picture: a part is given references to the parts that it calls, and to no
-// others. The floors, from the top; calls go down, or to a neighbour:
+// touches its own files, broker.h and this diagram: a part is given references to the parts that it calls, and to no
+// others. The layers, from the top; calls go down, or to a neighbour:
 //   StreamEnds BrokerDrain                       the end of a stream, and of the broker
 //   Adoptions Downgrades ForceCalls RenewCalls   calls about leases
 //   Bundles                                      several locks, all or nothing
@@ -11,8 +11,8 @@
 //   Sessions PendingReleases Queues Renewals     promises; what goes back; this broker's queues; batches
 //   Claims                                       the records of what the store may have, by owner
 // Watches stands alone. Upwards go five calls: Waiters -> Callers (whose time is up), Waiters -> Grants (an answer
-// grants), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a part is granted), and Leases -> Bundles by
-// the hook kept_parts.h (a part is lost). As Part, for deadlines or answers: Sessions -> StreamEnds, Queues -> Grants,
+// grants), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a lock is granted), and Leases -> Bundles by
+// the interface BundleLosses (it is lost). As Part, for deadlines or answers: Sessions -> StreamEnds, Queues -> Grants,
 // Renewals -> Leases. StreamEnds tells each part of the end of a stream, BrokerDrain asks each whether it is idle, and
 // Broker tells Waiters of owners that PendingReleases has released.
 //

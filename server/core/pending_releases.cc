@@ -2,6 +2,7 @@
 #include "core/pending_releases.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -17,15 +18,13 @@ bool IsOpen(const PendingRelease& release) { return release.waiting || release.h
 
 }  // namespace
 
-PendingRelease& PendingReleases::RecordOf(const LockName& name, const OwnerId& owner, Duration block,
-                                          Duration lifetime) {
+PendingRelease& PendingReleases::RecordOf(const LockName& name, const OwnerId& owner, Duration lifetime) {
   PendingRelease* record = claims_.ReleaseOf(owner);
   if (record == nullptr) {
     auto fresh = std::make_unique<PendingRelease>(*this);
     fresh->serial = core_.NextSerial();
     fresh->name = name;
     fresh->owner = owner;
-    fresh->block = block;
     record = &claims_.GiveBack(std::move(fresh));
   }
   record->until = std::max(record->until, core_.now + 2 * lifetime + core_.config.store_timeout);
@@ -34,7 +33,8 @@ PendingRelease& PendingReleases::RecordOf(const LockName& name, const OwnerId& o
 
 PendingRelease& PendingReleases::StartRelease(const LockName& name, const OwnerId& owner, Duration block,
                                               Duration lifetime, uint64_t only_token) {
-  PendingRelease& release = RecordOf(name, owner, block, lifetime);
+  PendingRelease& release = RecordOf(name, owner, lifetime);
+  release.block = std::max(release.block, block);
   // The earlier of two grants of one owner has ended.
   const bool any = only_token == 0 || (release.holding && release.only_token == 0);
   release.only_token = any ? 0 : std::max(release.only_token, only_token);
@@ -44,7 +44,7 @@ PendingRelease& PendingReleases::StartRelease(const LockName& name, const OwnerI
 
 PendingRelease& PendingReleases::StartWithdrawal(const LockName& name, const OwnerId& owner, Duration lifetime) {
   // A waiter's place lives as long as this broker's slot in the queue.
-  PendingRelease& release = RecordOf(name, owner, Duration::zero(), std::max(lifetime, core_.config.queue_slot));
+  PendingRelease& release = RecordOf(name, owner, std::max(lifetime, core_.config.queue_slot));
   release.waiting = true;
   return release;
 }
@@ -68,9 +68,15 @@ void PendingReleases::Release(const core::Release& in) {
     // Another caller waits for the same answer; this one learns that the release is under way.
     return core_.Tell(recipient, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
   }
+  TellOutcome(release, recipient);
+  Pursue(release);
+}
+
+void PendingReleases::TellOutcome(PendingRelease& release, const Recipient& recipient) {
+  // The store has granted the owner the lock anew since then: the grant that another caller gave back has ended.
+  if (release.recipient.session != 0) Answer(release, /*was_holder=*/true);
   release.recipient = recipient;
   release.answer_until = core_.now + core_.config.store_timeout;
-  Pursue(release);
 }
 
 void PendingReleases::Pursue(PendingRelease& release) {
@@ -158,7 +164,7 @@ void PendingReleases::SendCommand(PendingRelease& release) {
     release.op_until = release.retry_at;
     core_.Command(StoreWithdraw{release.op, release.name, release.owner, spares_grants, release.op_until});
   } else {
-    release.releasing = release.only_token;
+    release.sent_token = release.only_token;
     core_.Command(StoreRelease{.op = release.op,
                                .name = release.name,
                                .owner = release.owner,
@@ -210,7 +216,7 @@ void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const Duration block = std::max(release.block, done->blocked_for);
   if (block > Duration::zero()) queues_.LookBy(release.name, core_.now + block + kExpirySlack);
   if (release.withdrawing) release.waiting = false;
-  if (release.withdrawing ? !IsRepeatable(release.owner) : release.releasing == release.only_token) {
+  if (release.withdrawing ? !IsRepeatable(release.owner) : release.sent_token == release.only_token) {
     release.holding = false;
   }
   if (!release.holding) {
@@ -236,10 +242,10 @@ void PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
 }
 
 void PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply) {
-  const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-  const bool did_nothing = failed != nullptr || std::holds_alternative<AcquireLate>(reply.outcome);
+  const bool did_nothing =
+      std::holds_alternative<StoreFailed>(reply.outcome) || std::holds_alternative<AcquireLate>(reply.outcome);
   if (!did_nothing) NoteUnanswered(release);
-  if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
+  if (IsForeignKey(reply)) {
     Answer(release, /*was_holder=*/false);
     return Finish(release);
   }

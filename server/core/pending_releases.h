@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -42,11 +41,13 @@ class PendingReleases final : public PartOf<PendingRelease> {
   void PursueAfter(PendingRelease& release, Duration time);
   // Another try of the same request has come: gives up now what `owner` has and was to be kept for it.
   void GiveBackNow(const OwnerId& owner);
-  // A grant has reached `owner`, and is kept. To a broker that drains no other try of its request comes any
-  // more, so it is given up soon.
+  // A grant has reached `owner`, and is kept. To a broker that drains no other try of its request comes any more, so it
+  // is given up soon.
   void OnGrantForNobody(const OwnerId& owner);
   // A caller releases a detached lease, or one that this broker does not know.
   void Release(const core::Release& in);
+  // `recipient` waits for the outcome.
+  void TellOutcome(PendingRelease& release, const Recipient& recipient);
 
   // The store is up again: sends all that wait for a retry.
   void OnStoreUp() override;
@@ -64,7 +65,7 @@ class PendingReleases final : public PartOf<PendingRelease> {
   size_t Check() const override;
 
  private:
-  PendingRelease& RecordOf(const LockName& name, const OwnerId& owner, Duration block, Duration lifetime);
+  PendingRelease& RecordOf(const LockName& name, const OwnerId& owner, Duration lifetime);
   void Send(PendingRelease& release);
   void SendCommand(PendingRelease& release);
   void Defer(PendingRelease& release);

@@ -47,7 +47,7 @@ void Queues::Leave(Waiter& waiter) {
 void Queues::Tend(LocalQueue& queue) {
   queue.op = 0;
   if (!core_.store_up) return core_.timers.Cancel(queue);  // StoreUp tends
-  queue.op = core_.SendOp({.sender = &tended_, .name = queue.name});
+  queue.op = core_.SendOp({.sender = &answers_to_, .name = queue.name});
   core_.Command(StoreTend{queue.op, queue.name, WhomToAskFor(queue)});
   core_.Arm(queue, core_.now + kAttemptMax);
 }
@@ -89,7 +89,7 @@ std::vector<Waiter*> Queues::OnTended(const Op& op, OpId id, const TendDone* don
 void Queues::OnSeen(LocalQueue& queue, Instant sent, const TendDone& done) {
   queue.seen_as_of = done.as_of;
   queue.seen_sent = sent;
-  queue.held_off_until = done.held_off > Duration::zero() ? core_.now + done.held_off : Instant{};
+  queue.held_off_until = core_.now + done.held_off;
   if (done.more) return Tend(queue);
   const bool same =
       done.holders.size() == 1 && queue.holders.size() == 1 && done.holders[0].owner == queue.holders[0].owner;
@@ -140,7 +140,7 @@ size_t Queues::Check() const {
     for (const auto& [place, waiter] : queue->waiters) {
       DISTLOCK_CHECK(waiter->queued && waiter->spec.name == name && PlaceOf(*waiter) == place);
     }
-    DISTLOCK_CHECK(queue->op == 0 || core_.IsInFlight(queue->op, &tended_));
+    DISTLOCK_CHECK(queue->op == 0 || core_.IsInFlight(queue->op, &answers_to_));
     DISTLOCK_CHECK(queue->at != kNever || !core_.store_up);  // a lost notice costs time only
     deadlines += queue->at != kNever;
   }

@@ -24,7 +24,7 @@ struct LocalQueue : PartRecord {
   LockName name;
   absl::btree_map<uint64_t, Waiter*> waiters;  // by place: the preferred first, else in order of arrival here
   std::vector<HolderView> holders;             // as last seen, for those who time out
-  Instant held_off_until{};                    // as last seen: no holder is in the way, but the store's hold-off
+  Instant held_off_until{};                    // as last seen: until then no holder is in the way, but the hold-off
   bool only_exclusive = true;                  // no waiter here has ever wanted it in another mode
   uint64_t asked_from = 0;                     // the next tend asks for the waiters from this place on, after the first
   uint64_t seen_as_of = 0;                     // of the last answer that all of them wait, but for the holder
@@ -34,8 +34,8 @@ struct LocalQueue : PartRecord {
 
 class Queues final : public PartOf<LocalQueue> {
  public:
-  // `tended`: the part that gets the answers to tends.
-  Queues(CoreContext& core, Part& tended) : core_(core), tended_(tended) {}
+  // `answers_to`: the part that gets the answers to tends.
+  Queues(CoreContext& core, Part& answers_to) : core_(core), answers_to_(answers_to) {}
 
   void Join(Waiter& waiter);
   void Leave(Waiter& waiter);
@@ -67,7 +67,7 @@ class Queues final : public PartOf<LocalQueue> {
   void OnSeen(LocalQueue& queue, Instant sent, const TendDone& done);
 
   CoreContext& core_;
-  Part& tended_;
+  Part& answers_to_;
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
 };
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +35,7 @@ struct Waiter : PartRecord {
   Instant retry_at = kNever;    // of the next attempt; with `op` in flight: when its answer is overdue
   uint64_t placed_as_of = 0;    // of the last answer that it waits: a grant under no greater token is old news
   Instant placed_sent{};        // before that answer's command was sent: a later grant is no older than this
-  OpId hinted_before = 0;       // a notice came while the place was not certain: answers to earlier ops may not show it
+  OpId stale_before = 0;        // a notice came while it had no place: answers to earlier ops may be older than that
   Instant may_run_until{};      // an attempt whose answer is not known may take effect until then
   OpId op = 0;                  // the acquire in flight
   Bundle* bundle = nullptr;     // the bundle it is a part of, whose callers wait
@@ -52,12 +51,12 @@ struct Waiter : PartRecord {
 // How the news of a grant came.
 enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
 
-// A grant as the news tells it. `deadline` is D: counted from before the store was told.
+// A grant as the news tells it. `deadline`: see CoreContext::DeadlineOf.
 struct GrantNews {
   uint64_t token = 0;
   StoreTime since{};
-  Instant made{};     // no later than the store made it
-  Instant made_by{};  // no earlier than that
+  Instant made_earliest{};  // when the store made it, at the earliest and at the latest
+  Instant made_latest{};
   Duration ttl{};
   Instant deadline{};
   Arrival arrival = Arrival::kAnswer;
@@ -98,7 +97,7 @@ struct Lease : PartRecord {
   OpId renew_op = 0;                 // the renewal in flight
   uint64_t due_place = 0;            // in Renewals, if renew_due
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
-  Bundle* bundle = nullptr;          // it is kept for this bundle, and no caller has been told of it
+  Bundle* bundle = nullptr;          // it is a part of this bundle, and no caller has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool resume = false;  // its client adopts it when the stream has ended
   bool at_risk = false;
@@ -126,7 +125,7 @@ struct PendingRelease : PartRecord {
   Instant answer_until{};      // the end of the recipient's patience
   uint64_t token = 0;          // of a lease of ours, for the answer
   uint64_t only_token = 0;     // the grant that is meant; 0: whatever the owner has, which no caller can ask for
-  Instant not_before{};        // of an orphan: another try of its request may take it over until then
+  Instant not_before{};        // it is kept until then: another try of its request may take it over
   Instant until{};             // the store has forgotten it by itself then
   Instant retry_at = kNever;
   // An acquire of the owner may still run until then: release again after it if order was lost.
@@ -138,7 +137,7 @@ struct PendingRelease : PartRecord {
   OpId op = 0;
   bool withdrawing = false;  // what `op` does; else it releases
   Instant op_until{};        // it does nothing any more from then on, if it withdraws
-  uint64_t releasing = 0;    // the only_token that `op` was sent with
+  uint64_t sent_token = 0;   // the only_token that `op` was sent with
   int attempts = 0;
 };
 
@@ -164,7 +163,7 @@ struct Bundle : PartRecord {
   struct Item {
     Acquire spec;
     GrantNews news{};    // of its grant
-    bool taken = false;  // a lease of that owner is kept for it
+    bool taken = false;  // a lease of that owner is renewed for it
   };
   std::vector<Item> parts;      // by name
   std::vector<Caller> callers;  // never empty; several if a detached request was repeated

@@ -11,7 +11,7 @@ namespace {
 
 // How long the store keeps the key from the renewal on, lock_delay not counted. What is left of max_hold is the store's
 // own reckoning, so no estimate of ours about its clock can end a lease before what its holder was promised.
-Duration KeptBy(const Renew& renew, const RenewDoneBatch& done) {
+Duration LastsFor(const Renew& renew, const RenewDoneBatch& done) {
   if (done.hold_left.empty()) return renew.ttl;
   return std::min<Duration>(renew.ttl, std::chrono::floor<std::chrono::milliseconds>(done.hold_left.front()));
 }
@@ -39,40 +39,33 @@ void RenewCalls::Send(RenewCall& call) {
   core_.Command(std::move(command));
 }
 
-void RenewCalls::OnTimer(RenewCall& call) {
-  if (core_.now >= call.until) {
-    return Refuse(call, RefusalReason::kStoreUnavailable, Trouble(call));
-  }
-  Send(call);
-}
-
 void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
-  RenewCall* const found = Find(op.caller);
+  RenewCall* const found = Find(op.recipient);
   if (found == nullptr) return;
   RenewCall& call = *found;
   const Renew& renew = call.request;
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
   if (done == nullptr || done->results.size() != 1 || done->results[0] == RenewResult::kUnanswered) {
-    if (call.op != id) return;
+    if (call.op != id) return;  // and no RefuseForeignKey: a foreign key is kAnothers here
     if (done != nullptr) call.trouble = done->trouble;
     return RetryAfter(call, reply, /*attempts=*/3, /*least=*/kRetryMin);
   }
-  const Duration kept = KeptBy(renew, *done);
+  const Duration lasts = LastsFor(renew, *done);
   if (done->results[0] != RenewResult::kRenewed) {
     return Refuse(call, RefusalReason::kNotHolder,
-                  kept <= Duration::zero()                  ? "it was held for max_hold"
+                  lasts <= Duration::zero()                 ? "it was held for max_hold"
                   : done->results[0] == RenewResult::kGone  ? "the store no longer has it"
                   : done->results[0] == RenewResult::kMoved ? "a session has taken it over"
                                                             : "the store has another holder");
   }
-  const Instant deadline = op.sent + kept - core_.Margin(kept);
-  if (core_.now >= deadline && kept < renew.ttl) {
+  const Instant deadline = core_.DeadlineOf(op.sent, lasts);
+  if (core_.now >= deadline && lasts < renew.ttl) {
     return Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
   }
   if (core_.now >= deadline) return Send(call);
   core_.Note({.kind = FactKind::kRenewed, .name = renew.name});
-  claims_.LeaveToTtl(renew.owner, core_.now + kept);
-  Answer(call, RenewDone{core_.Shortened(deadline - call.arrived), kept});
+  claims_.LeaveToTtl(renew.owner, core_.now + lasts);
+  Answer(call, RenewDone{core_.Shortened(deadline - call.arrived), lasts});
 }
 
 }  // namespace distlock::core

@@ -22,7 +22,6 @@ class RenewCalls final : public RetryingCalls<RenewCall> {
   RenewCalls(CoreContext& core, Claims& claims) : RetryingCalls(core), claims_(claims) {}
 
   void Handle(Renew& in);
-  void OnTimer(RenewCall& call) override;
   void OnReply(const Op& op, OpId id, StoreReply& reply) override;
 
  private:

@@ -44,6 +44,7 @@ Lease* Renewals::PopDue() {
 }
 
 void Renewals::Send() {
+  DISTLOCK_CHECK(core_.store_up);
   std::erase_if(sent_, [this](const Sent& sent) { return sent.until <= core_.now; });
   while (!due_.empty() && sent_.size() < kMaxRenewalsSent) SendOne();
   if (due_.empty()) return StopPacing();
@@ -85,9 +86,6 @@ size_t Renewals::Check() const {
   return pace_.Check();
 }
 
-std::string Renewals::Trouble() const {
-  if (!core_.store_up) return core_.store_trouble;
-  return trouble_.empty() ? "no answer from the store" : trouble_;
-}
+std::string Renewals::Trouble() const { return core_.WhyNoAnswer(trouble_, "no answer from the store"); }
 
 }  // namespace distlock::core

@@ -12,7 +12,9 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "absl/container/btree_map.h"
 #include "core/check.h"
@@ -54,11 +56,15 @@ class RetryingCalls : public PartOf<Call> {
 
   // Commands that were sent stand.
   void OnStreamEnd(SessionId session) override {
-    auto call = calls_.lower_bound({session, 0});
-    while (call != calls_.end() && call->first.first == session) {
-      core_.timers.Cancel(*call->second);
-      call = calls_.erase(call);
+    const auto next = [&] { return calls_.lower_bound({session, 0}); };
+    for (auto call = next(); call != calls_.end() && call->first.first == session; call = next()) {
+      End(*call->second, /*is_answered=*/false);
     }
+  }
+  // The pause before the next attempt is over, or the caller's patience.
+  void OnTimer(Call& call) override {
+    if (core_.now < call.until) return Send(call);
+    Refuse(call, RefusalReason::kStoreUnavailable, core_.WhyNoAnswer(call.trouble) + Doubt());
   }
 
  protected:
@@ -66,6 +72,10 @@ class RetryingCalls : public PartOf<Call> {
 
   // Sends an attempt, or has it wait for the store. Must not end the call.
   virtual void Send(Call& call) = 0;
+  // A caller that got no answer is told this as well.
+  virtual const char* Doubt() const { return ""; }
+  // The call is about to be forgotten. `is_answered`: not because its stream is over.
+  virtual void OnEnd(const Call& /*call*/, bool /*is_answered*/) {}
 
   // Null: the caller's request is under way already.
   template <typename Request>
@@ -80,15 +90,15 @@ class RetryingCalls : public PartOf<Call> {
   }
 
   // Null: it has been answered or dropped.
-  Call* Find(const Recipient& caller) const {
-    const auto found = calls_.find({caller.session, caller.request});
+  Call* Find(const Recipient& recipient) const {
+    const auto found = calls_.find({recipient.session, recipient.request});
     return found == calls_.end() ? nullptr : found->second.get();
   }
 
   // The last call of the session that begins with this request or an earlier one. Null: there is none.
-  Call* FindUpTo(const Recipient& caller) const {
-    const auto behind = calls_.upper_bound({caller.session, caller.request});
-    if (behind == calls_.begin() || std::prev(behind)->first.first != caller.session) return nullptr;
+  Call* FindUpTo(const Recipient& recipient) const {
+    const auto behind = calls_.upper_bound({recipient.session, recipient.request});
+    if (behind == calls_.begin() || std::prev(behind)->first.first != recipient.session) return nullptr;
     return std::prev(behind)->second.get();
   }
 
@@ -101,7 +111,7 @@ class RetryingCalls : public PartOf<Call> {
   // CoreContext::Command.
   OpId BeginAttempt(Call& call, Duration timeout) {
     call.op = core_.SendOp(
-        {.sender = this, .name = call.request.name, .caller = {call.request.session, call.request.request}});
+        {.sender = this, .name = call.request.name, .recipient = {call.request.session, call.request.request}});
     ++call.attempts;
     RetryAt(call, core_.now + timeout);
     return call.op;
@@ -122,9 +132,8 @@ class RetryingCalls : public PartOf<Call> {
   }
   // False: the answer does not say that something else is stored under the lock's name.
   bool RefuseForeignKey(Call& call, const StoreReply& reply) {
-    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-    if (failed == nullptr || failed->kind != FailureKind::kForeignKey) return false;
-    Refuse(call, RefusalReason::kForeignKey, failed->cause);
+    if (!IsForeignKey(reply)) return false;
+    Refuse(call, RefusalReason::kForeignKey, *TroubleOf(reply));
     return true;
   }
 
@@ -132,43 +141,30 @@ class RetryingCalls : public PartOf<Call> {
   void RetryAt(Call& call, Instant at) { core_.Arm(call, std::min(call.until, at)); }
 
   static void NoteTrouble(Call& call, const StoreReply& reply) {
-    if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) call.trouble = failed->cause;
-    if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) call.trouble = unknown->cause;
-  }
-
-  // Why there is no answer yet, for the caller.
-  std::string Trouble(const Call& call) const {
-    if (!core_.store_up) return core_.store_trouble;
-    return call.trouble.empty() ? "no answer" : call.trouble;
+    if (const std::string* const trouble = TroubleOf(reply)) call.trouble = *trouble;
   }
 
   // Tells the caller and forgets the call.
   template <typename T>
   void Answer(Call& call, T answer) {
-    const Recipient caller{call.request.session, call.request.request};
+    const Recipient recipient{call.request.session, call.request.request};
     if constexpr (std::is_same_v<T, Refused>) {
-      core_.Refuse(caller, call.request.name, std::move(answer));
+      core_.Refuse(recipient, call.request.name, std::move(answer));
     } else {
-      core_.Tell(caller, std::move(answer));
+      core_.Tell(recipient, std::move(answer));
     }
-    End(call, caller);
+    End(call);
   }
 
-  // Forgets the call of `caller`, which somebody else answers.
-  void End(Call& call, const Recipient& caller) {
+  // Forgets the call. Its caller is told elsewhere, or has gone.
+  void End(Call& call, bool is_answered = true) {
     core_.timers.Cancel(call);
-    calls_.erase({caller.session, caller.request});
+    OnEnd(call, is_answered);
+    calls_.erase(std::make_pair(call.request.session, call.request.request));
   }
 
   virtual void Refuse(Call& call, RefusalReason reason, std::string cause) {
     Answer(call, Refused{.reason = reason, .cause = std::move(cause)});
-  }
-
-  template <typename Use>
-  void ForEachOf(SessionId session, Use use) const {
-    for (auto call = calls_.lower_bound({session, 0}); call != calls_.end() && call->first.first == session; ++call) {
-      use(*call->second);
-    }
   }
 
   CoreContext& core_;

@@ -12,7 +12,7 @@ namespace distlock::core {
 void Sessions::Open(const OpenSession& in, Instant drain_deadline) {
   auto& session = sessions_[in.session];
   DISTLOCK_CHECK(session == nullptr);
-  session = std::make_unique<Session>(lapses_);
+  session = std::make_unique<Session>(belongs_to_);
   session->serial = core_.NextSerial();
   session->id = in.session;
   session->kind = in.kind;
@@ -71,6 +71,16 @@ void Sessions::PromiseOnHold(Session& session) {
   core_.Arm(session, core_.now + std::min(core_.config.validity, lease.ttl) / 3);
 }
 
+Granted Sessions::GrantedOf(const Lease& lease, Mode mode, StoreTime since) const {
+  return {.name = lease.name,
+          .mode = mode,
+          .owner = lease.owner,
+          .token = lease.token,
+          .since = since,
+          .ttl = lease.ttl,
+          .replicas = core_.config.store.replicas};
+}
+
 void Sessions::Give(Session& session, RequestId request, Lease& lease, Granted granted) {
   session.leases.emplace(request, &lease);
   session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
@@ -103,14 +113,9 @@ Sessions::Belief Sessions::PromiseNow(Lease& lease) const {
 
 void Sessions::Reacquire(Session& session, Lease& lease, RequestId request, Duration waited) {
   lease.reentry->others.push_back(request);
-  Granted granted{.name = lease.name,
-                  .mode = lease.reentry->want.mode,
-                  .owner = lease.owner,
-                  .token = lease.token,
-                  .ttl = lease.ttl,
-                  .waited = core_.Shortened(waited),
-                  .hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1),
-                  .replicas = core_.config.store.replicas};
+  Granted granted = GrantedOf(lease, lease.reentry->want.mode);
+  granted.waited = core_.Shortened(waited);
+  granted.hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1);
   core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name});
   Give(session, request, lease, std::move(granted));
 }
@@ -128,7 +133,6 @@ bool Sessions::LeaveOne(Lease& lease, RequestId request) {
   return true;
 }
 
-// Takes the lease from its session, under all requests that have it.
 void Sessions::Unlist(Lease& lease) {
   Session* const found = Find(lease.recipient.session);
   lease.recipient.session = 0;

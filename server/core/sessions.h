@@ -18,14 +18,16 @@ namespace distlock::core {
 
 class Sessions {
  public:
-  // `lapses`: to which part a session belongs when its deadline comes.
-  Sessions(CoreContext& core, Part& lapses) : core_(core), lapses_(lapses) {}
+  // `belongs_to`: the part that hears of the sessions' deadlines.
+  Sessions(CoreContext& core, Part& belongs_to) : core_(core), belongs_to_(belongs_to) {}
 
   // `drain_deadline`: when the drain ends, if the broker drains.
   void Open(const OpenSession& in, Instant drain_deadline);
   void Handle(const Heartbeat& in);
   // Whether the session may have so many more leases and waiters. Empty: it may; else why not.
   std::string WhyFull(const Session& session, size_t more) const;
+  // The answer to a request that gets the lease, but for the promise.
+  Granted GrantedOf(const Lease& lease, Mode mode, StoreTime since = {}) const;
   // The request of the session has the lease from now on: lists it, promises how long it may be believed in, and tells.
   void Give(Session& session, RequestId request, Lease& lease, Granted granted);
   // ---- leases that are taken more than once: the store knows of one lease, and the broker counts the requests
@@ -69,7 +71,7 @@ class Sessions {
   void CollectLimits(Session& session, HeartbeatAck& ack) const;
 
   CoreContext& core_;
-  Part& lapses_;
+  Part& belongs_to_;
   absl::btree_map<SessionId, std::unique_ptr<Session>> sessions_;
 };
 

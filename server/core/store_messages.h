@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words between the core and a store: commands to the store, its answers, and what it tells unasked.
+// The messages between the core and a store: commands to the store, its answers, and its notices.
 //
 // No clock of a store is in it. Commands name an instant of the broker; answers tell durations, and fencing tokens
 // where an order matters: each grant of a lock has a greater token than all before it.
@@ -160,7 +160,7 @@ inline Verb VerbOf(const StoreCommand& command) {
   return std::visit([](const auto& one) { return one.kVerb; }, command);
 }
 
-// ---- Told unasked --------------------------------------------------------------------------------------------------
+// ---- Notices -------------------------------------------------------------------------------------------------------
 
 // Commands can be sent. May be told again.
 struct StoreUp {
@@ -337,5 +337,17 @@ struct StoreReply {
                ForceDone, AdoptDone>
       outcome;
 };
+
+// Why the command was not served, or may not have been. Null: it was.
+inline const std::string* TroubleOf(const StoreReply& reply) {
+  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return &failed->cause;
+  const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome);
+  return unknown == nullptr ? nullptr : &unknown->cause;
+}
+// Something else is stored under the lock's name.
+inline bool IsForeignKey(const StoreReply& reply) {
+  const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+  return failed != nullptr && failed->kind == FailureKind::kForeignKey;
+}
 
 }  // namespace distlock::core

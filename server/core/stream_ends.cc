@@ -59,7 +59,7 @@ void StreamEnds::Handle(const HolderDied& in) {
 }
 
 void StreamEnds::EndLeases(const Session& session) {
-  for (Lease* lease : Sessions::LeasesOf(session)) leases_.End(*lease);
+  for (Lease* lease : Sessions::LeasesOf(session)) leases_.EndWithStream(*lease);
 }
 
 std::vector<Waiter*> StreamEnds::WaitersOf(const Session& session) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words of the core as types: identifiers, times and enumerations. Values only; safe on any thread.
+// The terms of the core as types: identifiers, times and enumerations. Values only; safe on any thread.
 //
 // `Instant` is the broker's CLOCK_BOOTTIME, the only clock that the core counts with. `StoreTime` is a stamp of a
 // store's wall clock, which the core passes on. Nothing here can read either.

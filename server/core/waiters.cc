@@ -143,7 +143,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
 
 void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent) {
   const Acquire& spec = waiter.spec;
-  Duration kept = spec.ttl;
+  Duration lasts = spec.ttl;
   // The max_hold of one of several locks counts from the grant of the last one: see Bundles::GrantAll.
   if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
     // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
@@ -155,14 +155,14 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant s
       releases_.Pursue(release);
       return;  // OnReleased asks again
     }
-    kept = std::min(kept, left);
+    lasts = std::min(lasts, left);
   }
   grants_.Grant(waiter, {.token = granted.token,
                          .since = granted.since,
-                         .made = sent - granted.held_for - core_.Drift(granted.held_for),
-                         .made_by = core_.now - granted.held_at_least,
+                         .made_earliest = sent - granted.held_for - core_.Drift(granted.held_for),
+                         .made_latest = core_.now - granted.held_at_least,
                          .ttl = spec.ttl,
-                         .deadline = sent + kept - core_.Margin(kept),
+                         .deadline = core_.DeadlineOf(sent, lasts),
                          .arrival = Arrival::kAnswer});
 }
 
@@ -178,13 +178,13 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
   queues_.Join(waiter);
   LocalQueue& queue = *queues_.Find(waiter.spec.name);
   // No holder and no time to look at: the script reached its bound before it found a waiter whose broker lives.
-  if (id < waiter.hinted_before || !look_in) {
+  if (id < waiter.stale_before || !look_in) {
     queues_.Tend(queue);
   } else {
     const Instant end = core_.now + std::max<Duration>(*look_in, Duration::zero()) + kExpirySlack;
     if (queue.op == 0 && end < queue.at) core_.Arm(queue, end);
     queue.holders = queued.holders;
-    queue.held_off_until = queued.held_off > Duration::zero() ? core_.now + queued.held_off : Instant{};
+    queue.held_off_until = core_.now + queued.held_off;
   }
   GiveBackOtherTries(waiter, queued.holders);
   if (callers_.TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
@@ -267,6 +267,7 @@ void Waiters::Forget(Waiter& waiter) {
 }
 
 void Waiters::Begin(std::unique_ptr<Waiter> owned) {
+  DISTLOCK_CHECK(!Callers::CallersOf(*owned).empty());
   owned->serial = core_.NextSerial();
   unplaced_.emplace(owned->serial, owned.get());
   Ask(claims_.Ask(std::move(owned)));
@@ -302,7 +303,7 @@ void Waiters::OnReleased(const OwnerId& owner) {
 
 void Waiters::Hint(const LockName& name) {
   for (auto& [serial, waiter] : unplaced_) {
-    if (waiter->spec.name == name) waiter->hinted_before = core_.NextOp();
+    if (waiter->spec.name == name) waiter->stale_before = core_.NextOp();
   }
 }
 

@@ -79,8 +79,7 @@ void Watches::OnReply(const Op& op, OpId id, StoreReply& reply) {
   watch.op = 0;
   auto* done = std::get_if<WatchDone>(&reply.outcome);
   if (done == nullptr) {
-    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
-    if (failed != nullptr && failed->kind == FailureKind::kForeignKey) return Refuse(watch, failed->cause);
+    if (IsForeignKey(reply)) return Refuse(watch, *TroubleOf(reply));
     watch.again = false;
     return core_.store_up ? core_.Arm(watch, core_.now + kTendRetry + core_.BackOff(6)) : core_.timers.Cancel(watch);
   }

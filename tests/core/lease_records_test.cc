@@ -12,8 +12,8 @@
 namespace distlock::core {
 namespace {
 
-struct LostParts final : KeptParts {
-  void LosePart(Lease&, const std::string& cause) override { causes.push_back(cause); }
+struct LostParts final : BundleLosses {
+  void OnLeaseLost(Lease&, const std::string& cause) override { causes.push_back(cause); }
   std::vector<std::string> causes;
 };
 
@@ -38,7 +38,7 @@ struct Keeper : Alone {
     owned->ttl = kT;
     owned->granted = now;
     owned->deadline = now + kT - kMargin;
-    Lease& lease = leases.Keep(std::move(owned), now);
+    Lease& lease = leases.Begin(std::move(owned), now);
     session().leases.emplace(request, &lease);
     if (!label.empty()) {
       lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = {}, .others = {}});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common base of Renew, Downgrade and ForceRelease calls, without any of them.
+// The common base of Renew, Downgrade, Adopt and ForceRelease calls, without any of them.
 #include "core/retrying_calls.h"
 
 #include "alone.h"
@@ -20,14 +20,16 @@ Downgrade From(SessionId session, RequestId request) {
 
 struct ProbeCalls final : RetryingCalls<ProbeCall> {
   explicit ProbeCalls(CoreContext& core) : RetryingCalls(core) {}
-  void OnTimer(ProbeCall&) override {}
   void OnReply(const Op&, OpId, StoreReply&) override {}
   void Send(ProbeCall&) override { ++sent; }
+  const char* Doubt() const override { return "; perhaps"; }
+  void OnEnd(const ProbeCall&, bool is_answered) override { ++(is_answered ? answered : dropped); }
   int sent = 0;
+  int answered = 0;
+  int dropped = 0;
 
   using RetryingCalls::Answer, RetryingCalls::AwaitStore, RetryingCalls::Begin, RetryingCalls::BeginAttempt;
   using RetryingCalls::Find, RetryingCalls::HasAnyOf, RetryingCalls::Refuse, RetryingCalls::RetryAfter;
-  using RetryingCalls::Trouble;
 };
 
 struct Calls : Alone {
@@ -49,7 +51,7 @@ TEST(RetryingCalls, AnAttemptIsRepeatedAfterItsTimeoutAndNotAfterTheCallersPatie
   Calls t;
   ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
   const OpId op = t.calls.BeginAttempt(call, seconds(2));
-  EXPECT_EQ(t.core.FindOp(op)->caller.request, 2u);
+  EXPECT_EQ(t.core.FindOp(op)->recipient.request, 2u);
   EXPECT_EQ(call.at, t.now + seconds(2));
   t.Pass(seconds(4));
   t.calls.BeginAttempt(call, seconds(2));
@@ -64,20 +66,39 @@ TEST(RetryingCalls, AFailureIsRetriedAfterABackOff) {
   EXPECT_EQ(call.op, 0u);
   EXPECT_GE(call.at, t.now + milliseconds(100) + kRetryMin / 2);
   EXPECT_LE(call.at, t.now + milliseconds(100) + kRetryMin / 2 + 2 * kRetryMin);
-  EXPECT_EQ(t.calls.Trouble(call), "loading");
+  EXPECT_EQ(t.core.WhyNoAnswer(call.trouble), "loading");
+}
+
+TEST(RetryingCalls, AnEndOfPatienceIsToldWithItsDoubt) {
+  Calls t;
+  ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
+  t.Pass(seconds(4));
+  t.calls.OnTimer(call);
+  EXPECT_EQ(t.calls.sent, 1);
+  EXPECT_TRUE(t.Take<Notify>().empty());
+  t.Pass(seconds(1));
+  t.calls.OnTimer(call);
+  EXPECT_EQ(t.calls.sent, 1);
+  const auto told = t.Take<Notify>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(std::get<Refused>(told[0].event).reason, RefusalReason::kStoreUnavailable);
+  EXPECT_EQ(std::get<Refused>(told[0].event).cause, "no answer; perhaps");
+  EXPECT_TRUE(t.calls.IsIdle());
+  EXPECT_EQ(t.calls.answered, 1);
 }
 
 TEST(RetryingCalls, WhileTheStoreIsDownOnlyThePatienceCounts) {
   Calls t;
   ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
-  EXPECT_EQ(t.calls.Trouble(call), "no answer");
+  EXPECT_EQ(t.core.WhyNoAnswer(call.trouble), "no answer");
   t.core.store_up = false;
   t.core.store_trouble = "refused";
   t.calls.RetryAfter(call, StoreReply{7, StoreUnknown{"reset"}}, 1);
   EXPECT_EQ(call.at, t.now + seconds(5));
-  EXPECT_EQ(t.calls.Trouble(call), "refused");
+  EXPECT_EQ(t.core.WhyNoAnswer(call.trouble), "refused");
+  t.calls.BeginAttempt(*t.calls.Begin(From(1, 3), seconds(5)), seconds(2));
   t.calls.OnStoreUp();
-  EXPECT_EQ(t.calls.sent, 1);
+  EXPECT_EQ(t.calls.sent, 1) << "an attempt in flight is not sent again";
 }
 
 TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
@@ -97,6 +118,7 @@ TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
   EXPECT_EQ(std::get<Refused>(told[of_refused].event).cause, "gone");
   EXPECT_TRUE(std::holds_alternative<Downgraded>(told[1 - of_refused].event));
   EXPECT_TRUE(t.calls.IsIdle());
+  EXPECT_EQ(t.calls.answered, 2);
   EXPECT_EQ(t.core.timers.size(), 0u);
 }
 
@@ -109,6 +131,8 @@ TEST(RetryingCalls, AStreamThatEndsTakesItsOwnCallsOnly) {
   EXPECT_FALSE(t.calls.HasAnyOf(2));
   EXPECT_NE(t.calls.Find({1, 2}), nullptr);
   EXPECT_NE(t.calls.Find({3, 1}), nullptr);
+  EXPECT_EQ(t.calls.dropped, 2);
+  EXPECT_EQ(t.calls.answered, 0);
   EXPECT_EQ(t.core.timers.size(), 4u);
   EXPECT_TRUE(t.Take<Notify>().empty());
 }
