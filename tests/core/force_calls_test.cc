@@ -38,6 +38,15 @@ Granted HoldBy(Table& t, OnDisconnect how, Duration lock_delay = {}) {
   return t.Event<Granted>(1, 7);
 }
 
+TEST(Force, ACallInFlightIsNotSentAgainWhenTheStoreIsUp) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Others());
+  EXPECT_EQ(t.Count<StoreForce>(), 1u);
+  t.StoreComesUp();
+  EXPECT_EQ(t.Count<StoreForce>(), 1u);
+}
+
 TEST(Force, AnOwnLeaseIsToldAndFreedWhenItsPromiseHasPassed) {
   for (const auto how : {OnDisconnect::kSafe, OnDisconnect::kRelease, OnDisconnect::kExpire}) {
     OneSession t;

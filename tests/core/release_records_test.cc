@@ -84,6 +84,22 @@ TEST(ReleaseRecords, ASecondReasonJoinsTheFirst) {
   EXPECT_EQ(t.claims.releases(), 1u);
 }
 
+TEST(ReleaseRecords, TheCallerOfAnEarlierGrantIsToldWhenALaterOneIsGivenBack) {
+  Releases t;
+  PendingRelease& release = t.Start(seconds(2), 7);
+  t.releases.TellOutcome(release, {1, 1});
+  t.releases.Pursue(release);
+  EXPECT_TRUE(t.Take<Notify>().empty());
+  ASSERT_EQ(&t.Start(seconds(1), 9), &release);
+  t.releases.TellOutcome(release, {2, 2});
+  const auto told = t.Take<Notify>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].session, 1u);
+  EXPECT_EQ(std::get<Released>(told[0].event).outcome, ReleaseOutcome::kReleased);
+  EXPECT_EQ(release.recipient.session, 2u);
+  EXPECT_EQ(release.block, seconds(2)) << "the longest that was asked for";
+}
+
 TEST(ReleaseRecords, APlaceInTheQueueIsNoGrant) {
   Releases t;
   t.releases.StartWithdrawal(Name("a"), Owner(1), kT);
