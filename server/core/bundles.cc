@@ -255,8 +255,8 @@ void Bundles::End(Bundle& bundle, bool keep) {
 }
 
 void Bundles::OnStreamEnd(SessionId session) {
-  if (const auto found = detached_.find(session); found != detached_.end())
-    DropCaller(*found->second, session, nullptr);
+  const auto found = detached_.find(session);
+  if (found != detached_.end()) DropCaller(*found->second, session, nullptr);
 }
 
 void Bundles::RefuseIdInUse(Bundle& bundle) {
