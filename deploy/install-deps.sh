@@ -168,7 +168,7 @@ compute_missing() {
   missing=($list)
 }
 
-# What Debian 12 takes from its backports.
+# Debian 12 takes these from its backports.
 backports() {
   for_tests && [ "$debian" -lt 13 ] || return 0
   missing_of valkey-server

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be said about a broker's address without a call. Any thread.
+// Facts about a broker's address that need no call. Any thread.
 #pragma once
 
 #include <optional>

@@ -62,7 +62,7 @@ class Completion {
   std::optional<size_t> OtherCommand() const {
     Words args = words_;
     Words command;
-    // What begins with "-" may still become a flag, unless the command has begun before it.
+    // The word may still become a flag after "-", unless the command has begun before it.
     const bool may_be_flag = partial_.rfind('-', 0) == 0 && (words_.empty() || words_.back() != "--");
     if (!may_be_flag) args.push_back(partial_);
     const size_t words = args.size();
@@ -78,7 +78,7 @@ class Completion {
   }
 
   void AddValues(const CLI::App& parser, const std::string& flag) {
-    // Of "-nw" the last letter takes the value.
+    // The last letter of "-nw" takes the value.
     const bool is_long = flag.rfind("--", 0) == 0;
     const CLI::Option* option = parser.get_option_no_throw(is_long ? flag : std::string("-") + flag.back());
     const std::string name = option == nullptr || option->get_lnames().empty() ? "" : option->get_lnames().front();

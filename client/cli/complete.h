@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the next word of a command line may be. The scripts of all shells ask for it, so that they know no flag
+// Completes the next word of a command line. The scripts of all shells ask for it, so that they know no flag
 // themselves.
 #pragma once
 

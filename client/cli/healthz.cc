@@ -14,7 +14,7 @@ namespace {
 
 constexpr timeval kPatience = {.tv_sec = 2, .tv_usec = 0};
 
-// What stands for all addresses of a machine leads to this one.
+// An address for all interfaces leads to this machine.
 std::string HostOf(std::string_view host) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return host.empty() || host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : std::string(host);

@@ -22,8 +22,8 @@
 
 namespace distlock::cli {
 
-// What the library reports before the locks are granted, or about the broker. Its threads make events; main's thread
-// takes them.
+// The library's reports before the locks are granted, or about the broker. Its threads make events; main's thread takes
+// them.
 struct LockEvent {
   enum Kind { kQueued, kDraining } kind;
   QueuedInfo queued;

@@ -85,8 +85,8 @@ void ReadNames(LockFlags& flags, const CLI::Option* key);
 // others hold it.
 int FailToTake(const Context& context, const LockFlags& flags, Failure failure, int busy_code = kExitBusy);
 
-// What to warn of when the lock must be waited for: that a `run` around this process holds it, by the environment which
-// that gave to it. Such a wait may never end.
+// A warning when the lock must be waited for: a `run` around this process holds it, by the environment that it gave.
+// Such a wait may never end.
 std::optional<std::string> HeldByOwnJob(const LockFlags& flags);
 
 // user@host:pid: the owner label when --owner is not given.

@@ -29,7 +29,7 @@ WORKERS, LOCKS, SLOW_LOCKS = 8, 10, 3
 LOOK_S = 0.05  # how often a holder's deadline is recorded
 LAST_WISH_S = 60
 CHECKER = pathlib.Path(DISTLOCKD).with_name("distlock_check_history")
-# Of what a client says, how a history names it. The rest is named alike.
+# A history names these words of a client so. The rest is named alike.
 REASONS = {"UNREACHABLE": "STORE_UNAVAILABLE", "CLIENT_CLOSED": "CANCELLED"}
 ENDS = {"LAPSED": "deadline", "DISCONNECTED": "stream_broke", "CLIENT_CLOSED": "releasing"}
 LOST = {"MOVED": "TAKEN", "RELEASED": "TAKEN"}

@@ -29,7 +29,7 @@ from peers import PATIENCE_S, Failed, boot_now
 
 UNITS = {"ms": 1_000_000, "s": 1_000_000_000}
 HELD = ("HELD", "AT_RISK")
-# What a case must have asked for: left unheard, they fail it.
+# A case must ask for these: left unheard, they fail it.
 TELLING = ("granted", "refused", "lost", "failed", "draining", "not_downgraded")
 TOLD = ("granted", "refused", "lost", "released", "queued", "downgraded", "not_downgraded", "closed", "child",
         "worker", "draining")

@@ -13,7 +13,7 @@ import (
 	"distlock.dev/client/go/internal/locktable"
 )
 
-// What only the inside shows.
+// Only the inside shows these.
 
 func TestARequestThatIsGrantedWhileItsCallerGoesIsGivenBack(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@
 // One client serves a process: one session for all of its locks, with no goroutine and no timer for each. Durations are
 // time.Durations; fencing tokens are positive and below 2^53.
 //
-// What a lock promises: Lock.Valid, Lock.Err and Lock.Context look at a clock that goes on while the machine is
+// The promise of a lock: Lock.Valid, Lock.Err and Lock.Context look at a clock that goes on while the machine is
 // suspended; they never say that a lock is held after its deadline. What no lock service can promise is that nothing
 // happens between such a look and what you do next: pass the token to what you protect, and let that refuse smaller
 // ones.

@@ -129,7 +129,7 @@ func (e *LostError) Error() string {
 }
 
 var (
-	// What is quoted is a name of the program's, and stays.
+	// Quoted names are the program's, and stay.
 	wordOfContract = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b(?:acquire\.)?locks\[\d+\]\.|\b(?:[a-z]+(?:_[a-z]+)+|ttl)\b`)
 	words          = map[string]string{
 		"max_wait": "Wait", "max_hold": "MaxHold", "lock_delay": "LockDelay", "min_hold": "MinHold", "ttl": "TTL",

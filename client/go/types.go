@@ -110,7 +110,7 @@ type LockInfo struct {
 	QueueLength int
 	HolderCount int
 	Block       *Block // nil: it is not blocked
-	// Of Inspect and List: so long nobody is newly granted a lock, since the store may have forgotten a holder.
+	// For so long nobody is newly granted a lock (Inspect, List), since the store may have forgotten a holder.
 	HoldOff time.Duration
 }
 

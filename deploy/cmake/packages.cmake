@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is installed besides programs and library, and the Debian packages: target `deb`. What only makes sense in /usr
-# is left out of `cmake --install`.
+# Installs all but programs and library, and makes the Debian packages: target `deb`. What only makes sense in /usr is
+# left out of `cmake --install`.
 if(DISTLOCK_SANITIZE OR NOT TARGET distlockd OR NOT TARGET distlockctl)
   return()
 endif()
@@ -65,7 +65,7 @@ install(FILES ${systemd}/distlockd.yaml DESTINATION /etc/distlock COMPONENT serv
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME distlock)
 set(CPACK_PACKAGE_VENDOR "distlock")
-# Whoever makes a package answers for it: the variables are those that Debian's own tools read.
+# The maker of a package answers for it: the variables are those that Debian's own tools read.
 set(contact "unnamed packager <nobody@packager.invalid>")
 if(NOT "$ENV{DEBEMAIL}" STREQUAL "")
   set(contact "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What our own code needs in every build, and the target `distlock_flags` with its warnings.
+# Options of our own code in every build, and the target `distlock_flags` with its warnings.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

@@ -40,7 +40,7 @@ local function is_px(ttl, delay)
   return px > 0 and px <= MAX_PX
 end
 
--- What all tries of a request have in common: the first half of their owner_ids. nil: of no request.
+-- All tries of a request have this in common: the first half of their owner_ids. nil: of no request.
 local function request_of(owner) return string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16) or nil end
 -- Whether a try of the same request is of a later session of the client: its number follows.
 local function is_later(other, owner) return string.sub(other, 17, 24) > string.sub(owner, 17, 24) end
@@ -58,7 +58,7 @@ local function bounds_of(info)
   return min_hold, string.match(rest or info, '^h(%d+);')
 end
 
--- What an EXCLUSIVE holder says of itself.
+-- The info that an EXCLUSIVE holder shows.
 local function info_of(holder) return string.match(holder.value, '^1;%x+;%d+;%d+;%d+;%d+;(.*)$') end
 
 -- Whether `holder` is `owner` under `token`. Token 0 is any: a caller that lost an answer does not know it.

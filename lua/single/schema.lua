@@ -52,7 +52,7 @@ elseif reads_from < writes and now - tonumber(since) >= old_us then
 end
 local new_id = id ~= '' and id or ARGV[10]
 if least_id ~= '' and least_id < new_id then new_id = least_id end
--- Who cannot read the store does not count among those who use it.
+-- A broker that cannot read the store does not count as its user.
 if not ask and new_writes <= newest and new_from >= oldest then
   local mark = {'writes', string.format('%.0f', new_writes), 'reads_from', string.format('%.0f', new_from),
     'since_us', new_since, 'reads:' .. string.format('%.0f', newest), NOW .. ';' .. broker}

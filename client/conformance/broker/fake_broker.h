@@ -58,7 +58,7 @@ class FakeBroker final : public v1::LockService::WithCallbackMethod_Session<v1::
     bool answer_cancels = true;
     bool answer_adoptions = true;
     bool answer_downgrades = true;
-    // Of each adoption; unspecified: it is granted, whoever had the lease before.
+    // Refuses each adoption so; unspecified: grants it, whoever had the lease before.
     v1::RefusalReason refuse_adoptions = v1::REFUSAL_REASON_UNSPECIFIED;
     bool draining = false;                         // refuses acquires with DRAINING
     bool grant_stale = false;                      // grants have no time left

@@ -9,7 +9,7 @@
 //	if err := mutex.LockContext(ctx); err != nil { ... }
 //	defer mutex.Unlock()
 //
-// What differs:
+// The differences:
 //
 //   - The broker renews the lock, so that a program that has died holds it no longer than a few seconds. WithExpiry is
 //     a time of this process: the mutex gives the lock back then, and Extend moves that, as often as you like. Without

@@ -12,14 +12,14 @@ const KEEPS_SECRETS = [SCHEME, 'unix:', '/', '127.', 'localhost:', '[::1]:', 'ip
 const MOST_CHARACTERS = 16 << 10;
 const TLS_NAMES = ['ca', 'cert', 'key', 'serverName'];
 
-/** What a channel to one address is made of. */
+/** The parts of a channel to one address. */
 export interface Transport {
   target: string;
   credentials: ChannelCredentials;
   options: Record<string, string | number>;
 }
 
-/** What names a setting to the program, and its value. */
+/** A setting's name to the program, and its value. */
 interface Named {
   by: string;
   value: string;

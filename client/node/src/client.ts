@@ -26,7 +26,7 @@ const CLIENT_NAMES = ['label', 'unreachableAfter', 'defaults', 'onDraining', 'ob
 const ACCESS_NAMES = ['tls', 'token', 'tokenFile', 'channelOptions'];
 const FOR_EVER = 2 ** 31 - 1;
 
-/** What a client is like. */
+/** Options of a client. */
 export interface ClientOptions {
   /** Shown by ListSessions, up to 256 bytes. Default: the program's name. */
   label?: string;
@@ -163,12 +163,12 @@ export class Client implements Locks, AsyncDisposable {
     await term.proclaim(value);
   }
 
-  /** Who leads an election; undefined between two terms. */
+  /** The leader of an election; undefined between two terms. */
   async leader(name: string, place: Place = {}): Promise<Leader | undefined> {
     return leaderOf(await operations.inspect(this.core, this.namespace(place), text(name, 'key'), 0));
   }
 
-  /** Who leads, at once and after each change. Ends only with the client; `signal` ends it with an AbortError. */
+  /** Each leader, at once and after each change. Ends only with the client; `signal` ends it with an AbortError. */
   async* observe(name: string, options: Place & {signal?: AbortSignal} = {},
   ): AsyncGenerator<Leader | undefined, void, undefined> {
     let told: string | undefined;
@@ -181,7 +181,7 @@ export class Client implements Locks, AsyncDisposable {
     }
   }
 
-  /** Who holds a lock and who waits for it. maxWaiters: 0 to 1000, default 100. */
+  /** The holders and waiters of a lock. maxWaiters: 0 to 1000, default 100. */
   async inspect(key: string, options: Place & {maxWaiters?: number} = {}): Promise<LockInfo> {
     return operations.inspect(this.core, this.namespace(options), text(key, 'key'), options.maxWaiters);
   }
@@ -233,7 +233,7 @@ export class Client implements Locks, AsyncDisposable {
     return new DetachedLease(this.core, key, leaseId);
   }
 
-  /** What this client has at this moment, for metrics and checks of health. */
+  /** The client's figures at this moment, for metrics and checks of health. */
   stats(): Stats {
     const [{table}, now] = [this.core.engine, this.core.now()];
     const held = table.held().filter(lease => now < lease.deadline);

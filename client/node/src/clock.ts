@@ -19,7 +19,7 @@ const FORWARD = 24 * 3600 * SECOND; // longer than any promise
 const monotonicNow = performance.now.bind(performance);
 const wallNow = Date.now.bind(Date);
 
-/** What tells the time to a client. */
+/** Tells the time to a client. */
 export interface Clock {
   readonly jumped: number;
   now(): number;

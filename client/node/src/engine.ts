@@ -53,7 +53,7 @@ export class Engine {
   private flushing = false;
   private jumped = 0; // by how much the clock has, as waits know it
 
-  /** Of the handles of locks. Runs between two turns of the event loop, never inside a call. */
+  /** For handles of locks. Runs between two turns of the event loop, never inside a call. */
   readonly handles = new FinalizationRegistry<Lease>(lease => { this.onDropped(lease); });
 
   /** `onOpened`: told where a session was opened. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can go wrong, in one small hierarchy:
+// The errors, in one small hierarchy:
 //
 //   DistlockError
 //     RefusedError            no lock was given; `reason` says why
@@ -45,7 +45,7 @@ export class RefusedError extends DistlockError {
   readonly retryAfter: number | undefined;
   /** Milliseconds that the request has waited. */
   readonly waited: number;
-  /** Who holds the lock, as far as known, at most 16. */
+  /** Holders of the lock, as far as known, at most 16. */
   readonly holders: readonly Holder[];
   /** How many wait, as far as known. */
   readonly queueLength: number;
@@ -136,7 +136,7 @@ const KINDS: Record<string, typeof RefusedError> = {
   INVALID_ARGUMENT: InvalidRequestError,
 };
 
-/** What to throw for a refusal. */
+/** The error for a refusal. */
 export function errorOf(refusal: Refusal): DistlockError {
   if (refusal.reason === 'CLIENT_CLOSED') return new ClientClosedError(refusal.message);
   return new (KINDS[refusal.reason] ?? RefusedError)(refusal);

@@ -62,7 +62,7 @@ export class Lease {
   moveKey = ''; // of the adoption; kept until one has succeeded
   former: Link | undefined; // of a waiting one: the session it has left, until the next has its place
   crossed = false; // that session has granted it: to be given back there
-  /** What others are to see, until an adoption in its session shows it. `sent`: by the one that is under way. */
+  /** The spec to show to others, until an adoption in its session shows it. `sent`: by the one that is under way. */
   change: {spec: LockSpec; sent?: LockSpec; told: Answer[]} | undefined;
   onEnd: (() => void)[] = []; // told once, when it ends after it was held, other than by a release
 

@@ -33,7 +33,7 @@ export class LockTable extends MovingTable {
     return request;
   }
 
-  /** Nobody wants this request any more: withdraws it, or gives back what it was granted. */
+  /** Ends a request that is unwanted now: withdraws it, or gives back what it was granted. */
   cancel(request: Request, now: number): void {
     if (request.answer === undefined) {
       for (const lease of request.leases) this.release(lease, undefined, now);

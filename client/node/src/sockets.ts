@@ -19,7 +19,7 @@ export class Sockets {
   /** keeps: whether they keep the process alive. */
   constructor(private keeps: boolean) {}
 
-  /** What `connect` begins makes its sockets, until `connected`. */
+  /** Makes the sockets that `connect` begins, until `connected`. */
   of<T>(connect: () => T): T {
     awaited.add(this);
     return this.context.run(true, connect);

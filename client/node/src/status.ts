@@ -21,7 +21,7 @@ const BY_CODE: Record<number, string> = {
   [status.RESOURCE_EXHAUSTED]: 'QUOTA_EXCEEDED',
 };
 
-/** What a call ended with; a grpc.ServiceError and a grpc.StatusObject are such. */
+/** The end of a call; a grpc.ServiceError and a grpc.StatusObject are such. */
 export interface EndOfCall {
   code: number;
   details: string;

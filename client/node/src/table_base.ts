@@ -250,7 +250,7 @@ export class TableBase {
     lease.onEnd = [];
   }
 
-  /** What others are to see of the lease is shown now, or will not be. */
+  /** The lease's new spec is shown to others now, or will not be. */
   tellChange(lease: Lease, refusal: Refusal | undefined): void {
     for (const told of lease.change?.told ?? []) this.tell(told, refusal);
     lease.change = undefined;

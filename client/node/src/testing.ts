@@ -45,7 +45,7 @@ interface Timer {
   call: () => void;
 }
 
-/** What a Broker does for its clients. */
+/** Serves a Broker's clients. */
 class Serving implements Clock {
   readonly jumped = 0;
   readonly book = new LockBook();

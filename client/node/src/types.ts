@@ -9,7 +9,7 @@ export type Duration = number | string;
 export type Mode = 'EXCLUSIVE' | 'SHARED' | 'PERMIT';
 
 /**
- * Who goes next when several wait; applies to the request that names it.
+ * The order of several waiters; applies to the request that names it.
  *
  * - FAIR: order of arrival; neighbouring readers share.
  * - WRITER_PREFERRING: waiting writers first.
@@ -19,7 +19,7 @@ export type Mode = 'EXCLUSIVE' | 'SHARED' | 'PERMIT';
 export type Policy = 'FAIR' | 'WRITER_PREFERRING' | 'READER_PREFERRING' | 'ADAPTIVE';
 
 /**
- * What the broker does with a lock whose stream broke.
+ * The broker's way with a lock whose stream broke.
  *
  * - SAFE: frees it when its last promise to this client has ended: within the validity (3 s).
  * - RELEASE: frees it at once, although this client may not have noticed yet.
@@ -28,7 +28,7 @@ export type Policy = 'FAIR' | 'WRITER_PREFERRING' | 'READER_PREFERRING' | 'ADAPT
 export type OnDisconnect = 'SAFE' | 'RELEASE' | 'EXPIRE';
 
 /**
- * What a release did.
+ * A release's effect.
  *
  * - RELEASED: this call gave the lock back.
  * - STILL_HELD: reentrant, and others of this client's holds are left.
@@ -49,7 +49,7 @@ export interface Tls {
   serverName?: string;
 }
 
-/** What `connect` takes of it. */
+/** The part that `connect` takes. */
 export interface AccessOptions {
   /** For brokers at tls://host:port. Default: as the variables DISTLOCK_TLS_CA, _CERT, _KEY and _SERVER_NAME say. */
   tls?: Tls;
@@ -93,7 +93,7 @@ export interface LockSettings {
   resume?: boolean;
 }
 
-/** What all calls that take a lock understand. */
+/** Options of all calls that take a lock. */
 export interface LockOptions extends LockSettings {
   /**
    * How long to wait. Undefined: until granted; 0: one try; at most 24 h. Without a broker, see
@@ -106,7 +106,7 @@ export interface LockOptions extends LockSettings {
   onQueued?: (queued: Queued) => void;
 }
 
-/** What `permits` understands besides: `n` permits (default 1) out of `limit`. */
+/** Options of `permits` besides: `n` permits (default 1) out of `limit`. */
 export interface PermitOptions extends LockOptions {
   limit: number;
   n?: number;
@@ -123,7 +123,7 @@ export interface LockRequest extends LockSettings {
   limit?: number;
 }
 
-/** Who holds a lock, as everybody may see it. */
+/** A holder of a lock, as everybody may see it. */
 export interface Holder {
   holderId: string;
   owner: string;
@@ -139,7 +139,7 @@ export interface Holder {
   brokerId: string;
 }
 
-/** Who waits for a lock. `waiterId` becomes its holderId. */
+/** A waiter for a lock. `waiterId` becomes its holderId. */
 export interface Waiter {
   waiterId: string;
   owner: string;
@@ -164,14 +164,14 @@ export interface LockInfo {
   key: string;
   holders: Holder[];
   waiters: Waiter[];
-  /** Of the latest grant; 0: none. */
+  /** Token of the latest grant; 0: none. */
   token: number;
   queueLength: number;
   holderCount: number;
   block: Block | undefined;
-  /** Of inspect and list: for so many milliseconds nobody is newly granted a lock; a holder may have been forgotten. */
+  /** Inspect and list: for so many milliseconds nobody is newly granted a lock; a holder may have been forgotten. */
   holdOff: number;
-  /** Nobody holds it or waits for it, and neither a block nor a hold-off runs. */
+  /** True without a holder, a waiter, a block and a hold-off. */
   isFree: boolean;
 }
 
@@ -182,7 +182,7 @@ export interface Queued {
   block: Block | undefined;
 }
 
-/** What a client has at one moment. */
+/** A client's figures at one moment. */
 export interface Stats {
   /** Locks that it holds. */
   held: number;
@@ -194,7 +194,7 @@ export interface Stats {
   connected: boolean;
 }
 
-/** Who leads an election, as others see it. */
+/** The leader of an election, as others see it. */
 export interface Leader {
   value: string;
   owner: string;

@@ -135,7 +135,7 @@ impl Access {
         is_token(token).then(|| token.into()).ok_or_else(must)
     }
 
-    /// What is shown to this address now; "" when there is no token that can be shown there.
+    /// The token to show to this address now; "" when there is no token that can be shown there.
     pub fn authorization(&self, address: &str) -> String {
         let token = self.token().ok().filter(|token| !token.is_empty() && keeps_secrets(address));
         token.map_or(String::new(), |token| format!("Bearer {token}"))

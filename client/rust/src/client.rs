@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What programs use.
+//! The API for programs.
 
 use std::future::Future;
 use std::path::PathBuf;

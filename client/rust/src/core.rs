@@ -190,7 +190,7 @@ impl Core {
     }
 }
 
-/// Of a connection that ended before the broker has spoken.
+/// For a connection that ended before the broker has spoken.
 fn hung_up(status: Status) -> Status {
     let Some(why) = status.source() else { return status };
     Status::unavailable(format!(

@@ -24,7 +24,7 @@ pub type Told<T> = Box<dyn FnOnce(T) + Send>;
 pub type Granted = Result<Vec<Arc<Seen>>, Refusal>;
 pub type Heard = Box<dyn FnOnce(&mut Table, Answer, Nanos) + Send>;
 
-/// What came for a command: `Done` with the outcome of a release; `Broken`, when its stream ended before.
+/// The answer to a command: `Done` with the outcome of a release; `Broken`, when its stream ended before.
 pub enum Answer {
     Granted(Grant),
     Done(i32),

@@ -136,7 +136,7 @@ async fn futures_that_are_dropped_at_any_moment() {
     world.client().lock_all(keys, &Options::wait(PATIENCE)).await.expect("no lock and no waiter is left");
 }
 
-/// Of nanoseconds, which is random enough here.
+/// The nanoseconds, which are random enough here.
 fn rand() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos() / 7
 }

@@ -10,7 +10,7 @@
  *
  * `dl` is a distlock client in the place of the redis clients. Redlock has the methods of version 5 (`acquire`,
  * `release`, `using`, `lock.release`) and the names of version 4 (`lock`, `unlock`, `lock.unlock`), with promises.
- * What differs:
+ * The differences:
  *
  * - The broker renews locks. A lock is lost at once when this process or its connection is; a lock with a `duration` is
  *   given back when that has passed and nobody has extended it. Leave `duration` away (0 or undefined) for a lock that
@@ -87,7 +87,7 @@ export {ExecutionError as LockError};
 
 const LONGEST_TIMER = 2 ** 31 - 1;
 
-/** What `acquire` gives. */
+/** The result of `acquire`. */
 export class Lock {
   readonly attempts: Attempts = [];
   readonly value: string;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who holds the locks of a test's broker, who waits for them, and when that ends. Without clock or IO: time is passed
-//! in, and `out` has what sessions are told.
+//! The holders and waiters of the locks of a test's broker, and when those end. Without clock or IO: time is passed in,
+//! and `out` has what sessions are told.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -26,7 +26,7 @@ std::optional<std::string> ReadBearer(const std::string& path);
 // between them) is shown a token.
 std::string TokenFileProblem(std::string_view addresses);
 
-// What is sent to this address stays on this machine.
+// Bytes for this address stay on this machine.
 bool StaysHere(std::string_view address);
 
 }  // namespace distlock::wire
