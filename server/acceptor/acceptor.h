@@ -76,8 +76,8 @@ class Acceptor {
   // Those handed over that have not ended.
   size_t connections() const { return inside_count_.load(std::memory_order_relaxed); }
 
-  // Who made a call, by grpc::ServerContext::peer(). Null: its connection is gone, or never came through this acceptor.
-  // With credentials for unix sockets only.
+  // A call's connection, by grpc::ServerContext::peer(). Null: its connection is gone, or never came through this
+  // acceptor. With credentials for unix sockets only.
   std::shared_ptr<Connection> PeerOf(std::string_view grpc_peer) const { return peers_.Find(grpc_peer); }
 
   // Null: no process is watched.

@@ -24,7 +24,7 @@ class ByteDebt {
   // At the first look nothing has been paid.
   explicit ByteDebt(int64_t paid_per_second) : per_second_(paid_per_second) {}
 
-  // What is owed at the least, given that `came` bytes had come when `used_before` to `used_after` of them were used.
+  // The least debt, given that `came` bytes had come when `used_before` to `used_after` of them were used.
   int64_t Look(Clock::time_point now, int64_t used_before, int64_t came, int64_t used_after) {
     if (looked_ != Clock::time_point{}) {
       const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - looked_);

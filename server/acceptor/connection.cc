@@ -78,7 +78,7 @@ void Connection::CheckBytes(Clock::time_point now) {
   const int64_t owed = debt_.Look(now, used_before, came, used_bytes_.load(std::memory_order_relaxed));
   const int64_t most = MostUnused();
   if (owed <= most) return;
-  // What still waits in the kernel cost nothing yet: this process may have been stopped for a while.
+  // Bytes that wait in the kernel cost nothing yet: this process may have been stopped for a while.
   int waiting = 0;
   if (ioctl(watched_, FIONREAD, &waiting) == 0 && owed - waiting <= most) return;
   Cut(CutCause::kUnusedBytes);

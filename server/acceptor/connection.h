@@ -76,7 +76,7 @@ struct CallBudget {
   // Besides, of each open call, up to so many: its window and the message that it has begun, which nobody has read yet.
   int64_t unread_bytes = 2 * kStreamWindow;
   int unread_calls = 64;
-  // What a call's headers, and what surrounds a message, may cost without being called unused.
+  // A call's headers, and all around a message, may cost so much without being called unused.
   int64_t call_bytes = 8 << 10;
   int64_t message_bytes = 512;
 };

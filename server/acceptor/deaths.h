@@ -41,13 +41,13 @@ class Deaths {
   // Tells `on_death` when the process behind the connection has ended, if that is the one in the claim. `key` names who
   // is told, once for each connection. False: it is not, the connection is gone, or too many are watched.
   [[nodiscard]] bool Bind(const Connection& connection, const ProcessClaim& claim, uint64_t key, OnDeath on_death);
-  // Whoever `key` names has ended. `for_good`: it has given everything back, so nothing is told any more. Else it is
+  // The owner of `key` has ended. `for_good`: it has given everything back, so nothing is told any more. Else it is
   // told for a while yet.
   void Unbind(uint64_t connection, uint64_t key, bool for_good, Clock::time_point now);
   // The connection is over; its connection is closed already.
   void Leave(uint64_t connection, Clock::time_point now);
   void Tick(Clock::time_point now);
-  // Nobody is told any more, when it returns.
+  // Tells nobody any more, when it returns.
   void Stop();
 
   size_t watched() const;
@@ -58,7 +58,7 @@ class Deaths {
     uint64_t inode = 0;
     absl::btree_map<uint64_t, OnDeath> told;  // by key
   };
-  // What is forgotten when its time comes: one of those told, or all of a connection that is over.
+  // An entry to forget in time: one of those told, or all of a connection that is over.
   struct Due {
     Clock::time_point at;
     uint64_t connection = 0;

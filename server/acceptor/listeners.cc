@@ -28,8 +28,8 @@ namespace distlock::acceptor {
 namespace {
 
 constexpr int kBacklog = 1024;
-// What one connection may send before somebody reads it. gRPC reads all of it before it does anything else, so that a
-// larger buffer is more work for it at one stroke.
+// One connection may send so much before somebody reads it. gRPC reads all of it before it does anything else, so that
+// a larger buffer is more work for it at one stroke.
 constexpr int kReceiveBytes = 128 << 10;
 constexpr int kFirstInherited = 3;  // as sd_listen_fds(3) has it
 constexpr char kOtherProcess[] = "; another process has this port: stop it, or choose another address";

@@ -37,7 +37,7 @@ struct Listener {
   Fd fd;
   bool is_unix = false;
   std::string address;  // as given, with the port that the kernel chose and without options
-  // Of a unix socket that was bound here: it is removed at the end, unless another process has put its own there.
+  // The unix socket that was bound here: it is removed at the end, unless another process has put its own there.
   std::string path;
   dev_t device = 0;
   ino_t inode = 0;

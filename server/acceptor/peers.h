@@ -23,7 +23,7 @@ namespace distlock::acceptor {
 using peer::AddressText;
 using peer::PeerText;
 
-// What AddressText would write for a gRPC peer such as "ipv6:%5B::1%5D:40000".
+// The text of AddressText for a gRPC peer such as "ipv6:%5B::1%5D:40000".
 std::string CanonicalPeer(std::string_view grpc_peer);
 // The process at the other end of a unix socket. An overflow uid (nobody's, of a foreign user namespace) is none.
 std::optional<Credentials> CredentialsOf(int fd);

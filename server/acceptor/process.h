@@ -17,7 +17,7 @@
 
 namespace distlock::acceptor {
 
-// What a caller says of its own process.
+// A caller's claim about its own process.
 struct ProcessClaim {
   std::string boot_id;
   uint64_t pidfd_inode = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who calls. PeerFacts is what the edges have proven of a connection, and the proof that one call carries; Identify
-// makes a Caller of it. Values; any thread.
+// Callers. PeerFacts is what the edges have proven of a connection, and the proof that one call carries; Identify makes
+// a Caller of it. Values; any thread.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ struct UnixPeer {
   std::vector<uint32_t> groups;  // supplementary
 };
 
-// Who is at the other end of the connection that gRPC names so; nullopt: it is no unix socket, or the connection is
-// gone. Any thread.
+// The other end of the connection that gRPC names so; nullopt: it is no unix socket, or the connection is gone. Any
+// thread.
 using UnixPeerOf = std::function<std::optional<UnixPeer>(std::string_view grpc_peer)>;
 
 // From a client certificate whose chain was verified.
@@ -45,8 +45,8 @@ struct PeerFacts {
 // The kinds in order of strength: the strongest names the caller.
 enum class Kind : uint8_t { kJwt, kK8s, kToken, kSpiffe, kDns, kUid, kGid };
 
-// What was proven about a caller. `text` is its full form: "spiffe://td/path", "k8s:NS/SA", "dns:name", "uid:0",
-// "gid:0", "token:NAME", "jwt:ISS|SUB".
+// A proven fact about a caller. `text` is its full form: "spiffe://td/path", "k8s:NS/SA", "dns:name", "uid:0", "gid:0",
+// "token:NAME", "jwt:ISS|SUB".
 struct Principal {
   Kind kind = Kind::kUid;
   std::string text;

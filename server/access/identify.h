@@ -16,7 +16,7 @@
 
 namespace distlock::access {
 
-// What proofs are checked against. Null: this kind of proof is not taken.
+// Proofs are checked against these. Null: this kind of proof is not taken.
 struct Proofs {
   const Tokens* tokens = nullptr;
   const JwtKeys* jwt = nullptr;

@@ -22,7 +22,7 @@ bool Patterns::Holds(const Entry& entry, std::string_view ns, std::string_view k
 }
 
 void Patterns::Seal() {
-  // Of the same text the prefix comes first, since it holds the other one.
+  // A prefix comes before the same text alone, since it holds the other one.
   const auto order = [](const Entry& a, const Entry& b) {
     return std::tie(a.ns, a.key, b.prefix, a.rule) < std::tie(b.ns, b.key, a.prefix, b.rule);
   };

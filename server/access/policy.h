@@ -15,7 +15,7 @@
 
 namespace distlock::access {
 
-// What a caller may do: first the verbs of locks, then those of the broker.
+// The verbs of a policy: first those of locks, then those of the broker.
 enum class Verb : uint8_t {
   kExclusive,
   kShared,
@@ -83,7 +83,7 @@ struct Rule {
   VerbSet deny = 0;
 };
 
-// What one caller may use of this broker; unset: as much as the broker's own limits leave.
+// One caller's share of this broker; unset: as much as the broker's own limits leave.
 struct Quota {
   std::vector<WhoPattern> who;
   std::optional<uint32_t> sessions;  // open streams

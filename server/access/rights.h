@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one caller may do by one policy: the rules that concern it, with its placeholders filled in. A rule that denies
-// always wins, else a rule that allows, else the answer is no. Constant once made; any thread. The names in a Decision
-// live as long as the Rights.
+// The rights of one caller by one policy: the rules that concern it, with its placeholders filled in. A rule that
+// denies always wins, else a rule that allows, else the answer is no. Constant once made; any thread. The names in a
+// Decision live as long as the Rights.
 #pragma once
 
 #include <array>

@@ -35,7 +35,7 @@ void PutNumber(core::OwnerId& owner, size_t at, uint32_t number) {
   for (size_t i = at + 4; i-- > at; number >>= 8) owner[i] = static_cast<uint8_t>(number);
 }
 
-// What the request has, the number of the client's session, and random bytes.
+// The request's part, the number of the client's session, and random bytes.
 core::OwnerId OneTry(const core::OwnerId& request, uint32_t generation) {
   core::OwnerId owner = RandomOwnerId();
   std::copy_n(request.begin(), core::kRequestBytes, owner.begin());

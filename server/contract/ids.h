@@ -15,7 +15,7 @@
 
 namespace distlock::contract {
 
-// Of a lease on a stream, from the cryptographic generator of OpenSSL. Aborts when that fails, because no lock is safe
+// For a lease on a stream, from the cryptographic generator of OpenSSL. Aborts when that fails, because no lock is safe
 // without it.
 core::OwnerId RandomOwnerId();
 
@@ -28,14 +28,14 @@ std::string RandomHex(size_t bytes);
 // Every broker makes the same id from the same lock and request id. It is as hard to guess as the request id.
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id);
 
-// What owners derive from, instead of `request_id`, where callers have identities: so one caller's request id is of no
+// Owners derive from this instead of `request_id` where callers have identities: so one caller's request id is of no
 // use to another. Without identity, or without request id: `request_id` itself.
 std::string RequestOf(std::string_view identity, std::string_view request_id);
 
-// Of one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
+// For one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
 core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation);
 
-// Of an acquire by Session or Hold: of a try of its request, or random where it has no place to keep.
+// For an acquire by Session or Hold: of a try of its request, or random where it has no place to keep.
 core::OwnerId OwnerIdOnStream(const core::Acquire& acquire, std::string_view request_id, uint32_t generation);
 
 // One try of an adoption.

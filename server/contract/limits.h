@@ -64,7 +64,7 @@ struct Limits {
   core::Duration validity = std::chrono::seconds(3);
   // How long a Session may take to send Open. INVALID_ARGUMENT
   core::Duration open_timeout = std::chrono::seconds(10);
-  // Of a request message. gRPC refuses a larger one.
+  // For a request message. gRPC refuses a larger one.
   size_t max_message_bytes = wire::kMostMessageBytes;
   // The store can keep semaphores.
   bool has_permits = true;
@@ -85,7 +85,7 @@ inline constexpr size_t kMinRequestIdBytes = 16;
 inline constexpr size_t kMaxRequestIdBytes = 64;
 // As the namespace of ListLocks; no lock may be in it.
 inline constexpr std::string_view kAllNamespaces = "-";
-// Of a request that lists or watches: nullopt for all.
+// For a request that lists or watches: nullopt for all.
 inline std::optional<std::string_view> NamespaceOf(std::string_view ns) {
   return ns == kAllNamespaces ? std::nullopt : std::optional(ns);
 }

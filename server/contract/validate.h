@@ -52,11 +52,11 @@ class Validator {
                                    bool detached);
 
   core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
-  // Of ListLocks and WatchLocks.
+  // For ListLocks and WatchLocks.
   LockSearch Search(std::string_view ns, std::string_view key_prefix);
   void RequestId(std::string_view id, FieldPath field = "request_id");
   LeaseId Lease(std::string_view text, FieldPath field);
-  // Of an earlier command; 0: none is named.
+  // Names an earlier command; 0: none is named.
   void AcquireId(int64_t id, FieldPath field);
   // How many to list: `size`, which 0 leaves to us.
   uint32_t Page(int32_t size, FieldPath field);

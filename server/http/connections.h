@@ -106,7 +106,7 @@ class Connections {
   uint64_t last_turn_ = 0;
   std::map<uint64_t, MHD_Connection*> awaiting_;
   std::map<std::pair<std::string, uint64_t>, MHD_Connection*> awaiting_of_peer_;
-  // Who is told when a client leaves. Descriptors are used again, these numbers are not.
+  // Exchanges told when a client leaves. Descriptors are used again, these numbers are not.
   std::unordered_map<uint64_t, std::weak_ptr<Exchange>> watches_;
   uint64_t last_watch_ = 0;
   std::unordered_map<const Exchange*, std::shared_ptr<Exchange>> open_;

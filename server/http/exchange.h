@@ -34,7 +34,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   // The whole answer. The first answer counts. False: this one will not be sent.
   bool Answer(Reply reply);
-  // Nobody waits for an answer, or none any more.
+  // True: no answer is awaited, or none any more.
   bool IsAnswered() const;
 
   // An answer that goes on, in chunks. `drained` is called each time that all that was written has left, on the
@@ -56,10 +56,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Exchange() = default;
 
   enum class Turn { kWait, kReply, kStream, kAbort };
-  // What the server's thread does now. kWait: the connection is suspended.
+  // The next step of the server's thread. kWait: the connection is suspended.
   Turn Next();
   Reply TakeReply();
-  // Of a stream: bytes into `buffer`. kNothing: the connection is suspended.
+  // Reads a stream's bytes into `buffer`. kNothing: the connection is suspended.
   static constexpr long kNothing = 0, kEnd = -1, kCut = -2;
   long Read(char* buffer, size_t room);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came over HTTP, and what is answered. Values; any thread.
+// Requests over HTTP, and their answers. Values; any thread.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ struct Request {
 
   // All values of a header; `name` in lower case.
   std::vector<std::string_view> All(std::string_view name) const;
-  // Of the first one; "" when there is none.
+  // The first value; "" when there is none.
   std::string_view Header(std::string_view name) const;
 };
 

@@ -53,7 +53,7 @@ int StoreExitCode(const absl::Status& status) {
   return misconfigured ? kExitConfiguration : kExitStoreUnavailable;
 }
 
-// Who may do what, how callers are encrypted, and what reads the files of both again.
+// The policy, the encryption of callers, and the reloader of the files of both.
 struct Access {
   Access(const ops::Options& options, Metrics& metrics, Wakeups& wakeups)
       : audit(metrics, options.audit),

@@ -29,7 +29,7 @@ std::string ValueOf(const web::Fields& fields, std::string_view name) {
   return "";
 }
 
-// What `ask` hands to its argument, within a turn of a shard, later.
+// Awaits what `ask` hands to its argument, within a turn of a shard, later.
 template <typename Answer>
 absl::StatusOr<Answer> Await(const std::function<void(std::function<void(absl::StatusOr<Answer>)>)>& ask) {
   // Shared, because the answer may come after this function has given up waiting.
@@ -90,7 +90,7 @@ std::string WhyHidden(const PageSource& source, const std::string& ns, const std
     return "Locks are not shown: --http is not loopback, or --http-page is off. With --http-page on everybody who "
            "reaches this page sees them.";
   }
-  // Whoever opens the page has proven nothing.
+  // A viewer of the page has proven nothing.
   if (!source.server.MayEverybodyList(contract::NamespaceOf(ns), prefix)) {
     return "Locks are not shown: the policy does not let everybody list these. Search in a namespace that it opens.";
   }

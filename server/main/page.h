@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the status page asks each second, as JSON for server/ops/page/page.js:
+// The status page's answer of each second, as JSON for server/ops/page/page.js:
 //   {problem, status, counters, hidden, list, lock}
 // `status`, `list` and `lock` are messages of the contract. Locks are left out when whoever has proven nothing may not
 // list them; `hidden` says why.

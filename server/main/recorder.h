@@ -48,14 +48,14 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   void OnDeath() override;
   void OnFolderMade(const std::string& folder) override;
 
-  // Of the store's one server, from its first shard's connections.
+  // For the store's one server, from its first shard's connections.
   void OnNodeStatus(const store::NodeStatus& status);
   // As last told; empty before. Any thread.
   std::vector<store::NodeStatus> StoreNodes();
   // The replicas were asked to confirm what a shard wrote.
   void OnWait(core::Duration took, bool confirmed);
 
-  // Of the nodes of a Cluster, from every shard's connections.
+  // For the nodes of a Cluster, from every shard's connections.
   void OnRedirect(store::ClusterEvents::Redirect redirect);
   void OnSlotMapRefresh(store::ClusterEvents::Refresh refresh);
   void OnQuorumRounds(store::QuorumRound kind, uint64_t count);

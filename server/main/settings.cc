@@ -35,7 +35,7 @@ acceptor::AcceptorOptions AcceptorOptionsOf(const ops::Options& options) {
                    .handshakes_per_second = std::max(1.0, static_cast<double>(options.handshakes_per_second) / 10)};
   acceptor.handshakes_per_second = static_cast<double>(options.handshakes_per_second);
   acceptor.calls.open_calls = static_cast<int>(2 * options.ConnectionStreams());
-  // Whoever waits for many locks at once may give all of them up at once.
+  // A caller that awaits many locks at once may give all of them up at once.
   acceptor.calls.early_cancels_at_once =
       std::max(acceptor.calls.early_cancels_at_once,
                static_cast<double>(options.max_waiting_calls_per_peer + options.max_sessions_per_peer));

@@ -28,7 +28,7 @@ struct StoreSetup {
   std::shared_ptr<std::atomic<bool>> is_replicated;
 };
 
-// What the store is opened for.
+// The purpose of the store.
 struct StorePurpose {
   store::StoreOptions::QuorumCheck quorum_check = store::StoreOptions::QuorumCheck::kAny;
   store::SchemaTask schema = store::SchemaTask::kServe;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the process tells the supervisor that started it, such as systemd, by the protocol of sd_notify(3): a datagram
-// to the socket that NOTIFY_SOCKET names. Without that variable nothing is told. Failures are ignored: the supervisor
-// has its own time-outs.
+// News for the supervisor that started the process, such as systemd, by the protocol of sd_notify(3): a datagram to the
+// socket that NOTIFY_SOCKET names. Without that variable nothing is told. Failures are ignored: the supervisor has its
+// own time-outs.
 //
 // Thread: any. The environment is read at construction, before there are threads, and does not reach child processes.
 #pragma once

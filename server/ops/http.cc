@@ -16,7 +16,7 @@
 namespace distlock::ops {
 namespace {
 
-// Of other machines: probes and scrapers are few.
+// For other machines: probes and scrapers are few.
 constexpr unsigned kMostConnectionsPerPeer = 64;
 // The page is its own files and nothing else.
 constexpr char kPolicy[] =

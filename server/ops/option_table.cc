@@ -17,7 +17,7 @@ absl::Status CheckHttp(std::string_view value) {
   return value.empty() ? absl::OkStatus() : acceptor::ParseHostPort(value).status();
 }
 
-// What comes over HTTP is not encrypted, and a bearer token must not leave the machine so.
+// HTTP is not encrypted, and a bearer token must not leave the machine so.
 absl::Status CheckHttpApi(std::string_view value) {
   if (value.empty() || text::IsUnixAddress(value))
     return value.empty() ? absl::OkStatus() : acceptor::CheckListenAddress(value);

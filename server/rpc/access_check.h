@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each call and each command of a Session needs by the policy: the table of the calls' own checks (authorizer.h).
-// A test walks the services, and drives every row with a caller that lacks just this right, and with one that has no
-// other: a call without a row, or one that checks something else, fails it.
+// The needs of each call and each command of a Session by the policy: the table of the calls' own checks
+// (authorizer.h). A test walks the services, and drives every row with a caller that lacks just this right, and with
+// one that has no other: a call without a row, or one that checks something else, fails it.
 #pragma once
 
 #include <string_view>

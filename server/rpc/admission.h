@@ -35,7 +35,7 @@ class OpenStream {
   virtual v1::SessionInfo Describe() = 0;
 };
 
-// Who is counted: the part of a caller's address that is the same for all its connections. An IP address, an IPv6
+// The counted peer: the part of a caller's address that is the same for all its connections. An IP address, an IPv6
 // network as acceptor::Connection::peer names it, or the user of a unix socket.
 std::string PeerHost(const std::string& peer);
 

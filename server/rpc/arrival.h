@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who makes a call that has just arrived. Any thread.
+// The caller of a call that has just arrived. Any thread.
 #pragma once
 
 #include <grpcpp/server_context.h>

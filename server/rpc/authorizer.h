@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who calls and whether it may: server/access with the policy that is in force. What is read anew is swapped as a
-// whole; calls that are open follow at their next question.
+// Callers and their rights: server/access with the policy that is in force. What is read anew is swapped as a whole;
+// calls that are open follow at their next question.
 //
 // Thread: any; a Subject belongs to one thread at a time. Outlives every call.
 #pragma once
@@ -52,7 +52,7 @@ struct Subject {
   uint64_t generation = 0;
   bool key_is_gone = false;  // that proved who it is
 
-  // What others are shown; "" when nobody is asked.
+  // The name for others; "" when nobody is asked.
   std::string identity() const { return caller == nullptr ? "" : caller->name; }
 };
 
@@ -76,7 +76,7 @@ class Authorizer {
   int64_t now_s() const { return options_.unix_seconds(); }
   uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
 
-  // What is null stays as it is.
+  // Null leaves a part as it is.
   void Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr<const access::Tokens> tokens,
                std::shared_ptr<const access::JwtKeys> jwt);
 

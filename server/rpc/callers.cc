@@ -21,7 +21,7 @@ std::vector<std::string> ValuesOf(const grpc::AuthContext& auth, const char* pro
   return values;
 }
 
-// Of the first certificate in `pem`; 0, which has passed, when it cannot be read.
+// For the first certificate in `pem`; 0, which has passed, when it cannot be read.
 int64_t NotAfter(const std::string& pem) {
   const std::unique_ptr<BIO, decltype(&BIO_free)> bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())),
                                                       &BIO_free);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the acceptor and gRPC know of a call's peer, as facts for server/access. Any thread; read once, when the call
-// arrives, because gRPC forgets the peer when the connection ends.
+// The acceptor's and gRPC's knowledge of a call's peer, as facts for server/access. Any thread; read once, when the
+// call arrives, because gRPC forgets the peer when the connection ends.
 #pragma once
 
 #include <grpcpp/security/auth_context.h>
@@ -25,7 +25,7 @@ access::PeerFacts FactsOf(const grpc::ServerContext& context, const acceptor::Co
 // Whether the call brings a proof of its own: a bearer token.
 bool CarriesProof(const grpc::ServerContext& context);
 
-// Of a connection whose client certificate was verified; nullopt: there is none.
+// The peer by its verified client certificate; nullopt: there is none.
 std::optional<access::TlsPeer> TlsPeerOf(const grpc::AuthContext& auth);
 
 }  // namespace distlock::rpc

@@ -40,7 +40,7 @@ class GrpcAcceptor {
   // Returns when nothing is handed over any more. Connections go on.
   void StopAccepting() { acceptor_->StopAccepting(); }
 
-  // Who made a call, by grpc::ServerContext::peer(). Null: the connection is gone. Where this gRPC hides on which
+  // A call's connection, by grpc::ServerContext::peer(). Null: the connection is gone. Where this gRPC hides on which
   // connection a call came, callers of unix sockets are one, of whom no more is known.
   std::shared_ptr<acceptor::Connection> ConnectionOf(const std::string& grpc_peer) const;
   bool knows_unix_callers() const { return knows_unix_callers_; }

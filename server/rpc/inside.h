@@ -34,10 +34,10 @@ class Inside {
 
   // `connection`: null for a caller in this process, and for one whose connection is gone.
   bool IsInside(const grpc::ServerContext& context, const acceptor::Connection* connection) const;
-  // Of all other calls, whose `connection` may be null, these say what the acceptor does: the name of the peer for
+  // For all other calls, whose `connection` may be null, these say what the acceptor does: the name of the peer for
   // people, how it is connected (nullopt: not known), and what FactsOf of callers.h says.
   std::string PeerOf(const grpc::ServerContext& context, const acceptor::Connection* connection) const;
-  // Who counts as one with the caller: as acceptor::Connection::peer, or a name that PeerHost takes.
+  // The peer counted for the caller: as acceptor::Connection::peer, or a name that PeerHost takes.
   std::string CountedPeerOf(const grpc::ServerContext& context, const acceptor::Connection* connection) const;
   std::optional<acceptor::Kind> KindOf(const grpc::ServerContext& context,
                                        const acceptor::Connection* connection) const;
@@ -49,7 +49,7 @@ class Inside {
   std::atomic<bool> open_ = false;
 };
 
-// What such a caller needs.
+// A pass for such a caller.
 struct InsidePass {
   std::shared_ptr<grpc::Channel> channel;  // to the server of this process
   std::string secret;

@@ -25,7 +25,7 @@ namespace distlock::rpc {
 
 class KnownCallers {
  public:
-  // Who calls on the connection; nullopt: not known. `generation`: of the policy in force. `now_s`: Unix time.
+  // The caller on the connection; nullopt: not known. `generation`: of the policy in force. `now_s`: Unix time.
   std::optional<Subject> Find(uint64_t connection, uint64_t generation, int64_t now_s);
   void Remember(uint64_t connection, const Subject& subject);
 

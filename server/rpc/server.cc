@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       !planned.ok()) {
     return planned;
   }
-  // Whoever calls has proven to be somebody then, and the policy says what that one may do.
+  // Each caller has proven to be somebody then, and the policy says what that one may do.
   if (options.admin_listen.empty() && options.authorizer != nullptr && options.authorizer->enforces())
     admin.authorizer.tcp_peers = true;
   std::unique_ptr<Server> server(new Server(options, shards, std::move(facts), admin));

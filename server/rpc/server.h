@@ -88,9 +88,9 @@ class Server {
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
-  // What the authorizer knows has changed: ends the streams whose callers may not have them any more.
+  // Applies a change of the authorizer: ends the streams whose callers may not have them any more.
   void Review();
-  // What whoever has proven nothing may see on the status page. nullopt: in all namespaces.
+  // Whether a caller without proof may list these on the status page. nullopt: in all namespaces.
   bool MayEverybodyList(std::optional<std::string_view> ns, std::string_view prefix = "") const;
   // NOT_SERVING from now on; new Hold, Session and Acquire are refused. Open streams and calls go on.
   void Drain();

@@ -22,7 +22,7 @@ grpc_ssl_client_certificate_request_type RequestOf(TlsClientAuth client_auth) {
   return GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
 }
 
-// What one port was given last. gRPC asks under a mutex of its own.
+// The newest files of one port. gRPC asks under a mutex of its own.
 struct Given {
   const TlsShelf* shelf = nullptr;
   uint64_t number = 0;

@@ -23,7 +23,7 @@ struct TlsMaterial {
   std::string client_ca;  // "": clients are not asked for certificates
 };
 
-// What the next handshake uses. Any thread. Outlives the server.
+// Holds the next handshake's files. Any thread. Outlives the server.
 class TlsShelf {
  public:
   // Before the server starts, for the first time.

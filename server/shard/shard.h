@@ -4,7 +4,7 @@
 // what the mailbox holds, steps the core with each input, performs the effects, flushes the store once, tells each
 // listener once and sets the timer. A shard knows nothing of what a lock means.
 //
-// Who runs a turn. There are two callers, and a mutex in Loop keeps them apart:
+// A turn has two callers, and a mutex in Loop keeps them apart:
 // - the shard's own thread, in Turn(). It runs all kinds of turns: posted inputs, store replies, timers, shutdown.
 // - a thread that has just posted, in LentTurn(). This is only a shortcut: it saves the wake-up of a sleeping thread,
 //   so it takes brief inputs only and leaves the rest to the shard's own thread. A thread opts in by owning a

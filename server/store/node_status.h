@@ -29,14 +29,14 @@ struct NodeStatus {
   std::string role;     // as the server says it: "master" or "slave"
   std::string version;
   std::string identity;  // 8 hex digits that another run, or another primary, does not share; "" before it was up
-  // Of a hold-off; nullopt: its end is not known yet.
+  // With a hold-off; nullopt: its end is not known yet.
   std::optional<core::Duration> hold_off_left;
   std::string guard;                    // what bounds the hold-off, for people; "": hold-offs are off
   std::vector<ReplicaStatus> replicas;  // while hold-offs are on
   uint64_t epoch = 0;                   // of the sentinels' choice of it; 0: none are asked
   bool independent = false;             // one of several servers, of which most decide
   std::string not_counted;              // of such a one: why its votes do not count; "" when they do
-  // Of several servers that each grant locks: by how much its clock is ahead of the median of all. nullopt: not known.
+  // Several servers that each grant locks: by how much its clock is ahead of the median of all. nullopt: not known.
   std::optional<core::Duration> clock_skew;
   // By how much its clock runs faster (negative: slower) than the broker's, beyond what clock_drift_ppm allows.
   int64_t clock_slew_ppm = 0;
@@ -59,7 +59,7 @@ inline std::string WhyNoWrites(const std::vector<NodeStatus>& nodes) {
   return independent && taking > nodes.size() / 2 ? "" : why;
 }
 
-// Nobody is newly granted a lock, of some servers' locks at least, although the store answers.
+// True: nobody is newly granted a lock, of some servers' at least, although the store answers.
 inline bool IsHeldOff(const std::vector<NodeStatus>& nodes) {
   size_t up = 0;
   size_t held_off = 0;

@@ -18,7 +18,7 @@
 
 namespace distlock::store {
 
-// What the store at `url` can do.
+// The abilities of the store at `url`.
 core::StoreTraits TraitsOf(const StoreOptions& options);
 
 // The store at `options.url`, not started. `loop` outlives it, and runs after Stop until the store's handles are

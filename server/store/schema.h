@@ -15,12 +15,12 @@
 
 namespace distlock::store {
 
-// What this release reads. It writes what the store says.
+// This release reads these. It writes what the store says.
 inline constexpr uint32_t kOldestSchema = 1;
 inline constexpr uint32_t kNewestSchema = 1;
 
-// What is done with the mark. kServe: it is read, and made where there is none. kAskUpgrade, kUpgrade: of
-// `distlockctl store upgrade`; the first only finds out whether the second may be done.
+// The task for the mark. kServe: it is read, and made where there is none. kAskUpgrade, kUpgrade: of `distlockctl store
+// upgrade`; the first only finds out whether the second may be done.
 enum class SchemaTask : uint8_t { kOff, kServe, kAskUpgrade, kUpgrade };
 
 struct SchemaOptions {
@@ -32,8 +32,8 @@ struct SchemaOptions {
   std::shared_ptr<std::atomic<uint64_t>> id;
   uint64_t new_id = 0;          // a store without an id gets this one; 0: ids are neither read nor written
   bool several_have_id = false;  // several servers, which are to show one id
-  // What some server of the store was last seen to write, 0: not known yet. A server that has forgotten its mark gets
-  // this one again. All shards share it; unset: each server's connection remembers for itself.
+  // The store's mark as last seen, 0: not known yet. A server that has forgotten its mark gets this one again. All
+  // shards share it; unset: each server's connection remembers for itself.
   std::shared_ptr<std::atomic<uint32_t>> known;
 };
 

@@ -39,7 +39,7 @@ class StoreListener {
   virtual void OnStoreInput(core::Input&& input) = 0;
 };
 
-// What can only read.
+// The part that only reads.
 class StoreReader {
  public:
   virtual ~StoreReader() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a store of any topology is opened with. Values, const once the store is made; the callbacks run on the loop's
+// Options to open a store of any topology. Values, const once the store is made; the callbacks run on the loop's
 // thread.
 #pragma once
 
@@ -44,7 +44,7 @@ struct HoldOffOptions {
   bool has_all_locks = false;
   // How long a primary that was replaced may go on granting when nothing else ends that.
   core::Duration unguarded = std::chrono::seconds(12);
-  // Of one of several servers with data of their own: its address, as all brokers name it. Data that were written at
+  // One of several servers with data of their own: its address, as all brokers name it. Data that were written at
   // another one are never taken for complete.
   std::string server;
   std::optional<core::Duration> node_timeout;  // of a Cluster, which `unguarded` follows from, if it is known
@@ -57,7 +57,7 @@ struct LockOptions {
   core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
   uint32_t clock_drift_ppm = 500;                        // bound on the rate error of any machine's clock
   core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
-  // Of the locks in these namespaces, escaped, instead.
+  // For the locks in these namespaces, escaped, instead.
   std::map<std::string, core::Duration> token_keep_of;
   uint32_t max_waiters = 10'000;  // per lock
   // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.
@@ -82,13 +82,13 @@ struct StoreOptions {
   // A grant counts only once so many replicas have confirmed it; 0: none is asked.
   int wait_replicas = 0;
   core::Duration wait_timeout = std::chrono::milliseconds(100);
-  // Of a quorum whose servers belong to none yet: nobody can hold a lock of theirs, so they count at once.
+  // For a quorum whose servers belong to none yet: nobody can hold a lock of theirs, so they count at once.
   bool quorum_is_new = false;
-  // Of the start-up check. kNew: the servers must not belong to a quorum yet. kReplace: they belong to this one from
-  // now on, whatever they belonged to; no lock may be held.
+  // The start-up check. kNew: the servers must not belong to a quorum yet. kReplace: they belong to this one from now
+  // on, whatever they belonged to; no lock may be held.
   enum class QuorumCheck : uint8_t { kAny, kNew, kReplace };
   QuorumCheck quorum_check = QuorumCheck::kAny;
-  // Of a quorum: a server that has not answered by then is not waited for.
+  // For a quorum: a server that has not answered by then is not waited for.
   core::Duration node_timeout = std::chrono::milliseconds(200);
   // Called for each question to the replicas: how long it took, and whether enough of them confirmed.
   std::function<void(core::Duration took, bool confirmed)> on_wait;

@@ -27,7 +27,7 @@ namespace distlock::store {
 
 inline constexpr int kSentinelPort = 26379;
 inline constexpr size_t kMaxAddresses = 16;
-// Of a quorum.
+// For a quorum.
 inline constexpr size_t kMinServers = 3;
 inline constexpr size_t kMaxServers = 9;
 

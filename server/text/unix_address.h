@@ -31,7 +31,7 @@ inline std::string SetMode(std::string_view value, UnixAddress& address) {
 
 }  // namespace unix_address
 
-// Of an address that IsUnixAddress. The path is not checked.
+// Parses an address that IsUnixAddress. The path is not checked.
 inline UnixAddress ParseUnixAddress(std::string_view text) {
   UnixAddress address;
   text.remove_prefix(std::string_view("unix:").size());

@@ -49,7 +49,7 @@ std::string DetailJson(const google::protobuf::Any& any, const wire::RpcStatus& 
   return Cat("{\"@type\":", Quoted(any.type_url()), rest);
 }
 
-// What a status without a reason means; most are gRPC's own.
+// The HTTP status of one without a reason; most are gRPC's own.
 int HttpStatusOf(int code) {
   switch (static_cast<absl::StatusCode>(code)) {
     case absl::StatusCode::kInvalidArgument:

@@ -8,7 +8,7 @@
 
 namespace distlock::web {
 
-// What the queue's tags point to.
+// The target of the queue's tags.
 class Calls::Operation : public std::enable_shared_from_this<Operation> {
  public:
   virtual ~Operation() = default;

@@ -72,7 +72,7 @@ struct JsonRelease {
   void operator()(json_t* value) const { json_decref(value); }
 };
 
-// What gives a field of a message a second time: by the same name, which the parser has seen, or by its other name.
+// The field of a message that is given twice: by the same name, which the parser has seen, or by its other name.
 std::optional<std::string> Repeated(json_t* value, const pb::Descriptor& type) {
   for (size_t i = 0; i < json_array_size(value); ++i) {
     if (auto found = Repeated(json_array_get(value, i), type)) return found;

@@ -39,7 +39,7 @@ function span(duration) {
   return parts.slice(first, first + 2).map(([count, unit]) => `${count} ${unit}`).join(' ');
 }
 
-// What the holders have: of a semaphore how many permits out of how many, and what is free.
+// The holders' share: of a semaphore how many permits out of how many, and what is free.
 function share(lock) {
   const [holder] = lock.holders;
   if (!holder || !holder.limit) return shortened(holder?.mode);
@@ -48,7 +48,7 @@ function share(lock) {
   return `${taken} of ${holder.limit} permits` + (lock.block ? '' : `, ${holder.limit - taken} free`);
 }
 
-// ---- What is asked for ----
+// ---- Requests ----
 
 const search = {namespace: '', prefix: '', page: ''};
 let chosen = null;  // {namespace, key} of the lock whose holders and waiters are shown
@@ -169,7 +169,7 @@ function fill(id, rows, none) {
     td.className = 'none';
     made.push(element('tr', null, td));
   }
-  // What is focused stays focused.
+  // The focus stays where it is.
   const focused = table.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
   table.tBodies[0].replaceChildren(...made);
   if (focused !== undefined) {
@@ -263,7 +263,7 @@ function show(said) {
   showBroker(said.status);
 }
 
-// ---- What people do ----
+// ---- Actions ----
 
 function look() {
   search.namespace = at('namespace').value;

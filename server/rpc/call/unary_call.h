@@ -74,9 +74,9 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   core::SessionId session();
   // For whom the call is, for people. During Start only.
   std::string peer() { return frontend_->inside.PeerOf(context(), connection()); }
-  // Who counts as one with the caller. During Start only.
+  // The peer counted for the caller. During Start only.
   std::string counted_peer() { return frontend_->inside.CountedPeerOf(context(), connection()); }
-  // Who calls. During Start only.
+  // The caller. During Start only.
   Subject& subject() { return subject_; }
 
  private:

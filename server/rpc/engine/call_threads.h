@@ -28,7 +28,7 @@ namespace distlock::rpc {
 
 class CallThreads {
  public:
-  // Who is behind a connection, by the name that gRPC gives it; may return null. Any thread.
+  // Finds a connection by the name that gRPC gives it; may return null. Any thread.
   using ConnectionOf = std::function<std::shared_ptr<acceptor::Connection>(const std::string& grpc_peer)>;
 
   // `threads`: 0 is one for each two cores, at least 1, at most 16.

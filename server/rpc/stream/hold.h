@@ -31,7 +31,7 @@ class HoldCall final : public StreamCall<WriteReactor> {
   void DescribeMore(v1::SessionInfo* info) const override;
   bool GaveAllBack() const override { return has_nothing_; }
   void Take(core::Event event);
-  // Of the caller's quota, under mu_.
+  // For the caller's quota, under mu_.
   void Count(int64_t leases, int64_t waiters);
 
   // Guarded by mu_; name_ and shard_ are constant once posted.

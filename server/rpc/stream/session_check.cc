@@ -126,7 +126,7 @@ SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command
   auto checked = contract::CheckDowngrade(frontend_.limits, wanted.acquire_id(), wanted.lease_id(), "downgrade");
   if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {IdOf(command), 1, std::move(*refusal)};
   auto& downgrade = std::get<core::Downgrade>(checked);
-  // Of the session's own lease it gives up more than it takes, so that is always allowed, as its release is.
+  // A downgrade of the session's own lease gives up more than it takes: always allowed, as its release is.
   if (auto denied = frontend_.authorizer.CheckLease(subject_, downgrade.name)) {
     return {IdOf(command), 1, *std::move(denied)};
   }

@@ -216,7 +216,7 @@ class StreamCall : public Base,
   // The caller: set before Start, and changed by the reading side alone, which replaces `subject_.caller` under mu_.
   // Others read that under mu_, and nothing else of it.
   Subject subject_;
-  // Of the caller's quota, which this stream counts in; null: none when the stream was opened.
+  // The caller's account, in which this stream counts; null: none when the stream was opened.
   std::shared_ptr<access::Account> account_;
 
   std::mutex mu_;

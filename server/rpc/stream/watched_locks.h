@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one WatchLocks knows: the locks that it watches, and which of them it must tell its client of next. Locks are
+// The state of one WatchLocks: the locks that it watches, and which of them it must tell its client of next. Locks are
 // found by listings, which come in rounds; a lock that is found is watched, and from then on each change is seen. A
 // lock that was free for two whole rounds is not watched any more: a listing finds it when it is taken again.
 //

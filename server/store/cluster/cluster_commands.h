@@ -32,7 +32,7 @@ class ClusterCommands {
   void Flush();
   void Stop();
 
-  // Of the node `from`.
+  // The node `from` replied.
   void OnReply(core::StoreReply&& reply);
   // True: it is dealt with.
   bool OnRedirect(NodeNumber from, core::OpId op, std::string_view error);

@@ -62,7 +62,7 @@ class ClusterNodes {
   void Ended(NodeNumber number) { --members_[number]->out; }
 
   bool any_up() const;
-  // Of those with slots; false before there is a map.
+  // All with slots are; false before there is a map.
   bool all_up() const;
   // Why it cannot be used, for people.
   const std::string& trouble() const { return trouble_; }

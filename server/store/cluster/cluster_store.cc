@@ -77,7 +77,7 @@ void ClusterStore::OnNodeInput(NodeNumber /*from*/, core::Input&& input) {
     }
     return;
   }
-  // What the core is told with the first StoreUp covers these.
+  // The first StoreUp tells the core of these, too.
   const bool of_the_whole =
       std::holds_alternative<core::ChannelUp>(input) || std::holds_alternative<core::StoreClockStep>(input);
   if (told_up_ || !of_the_whole) Tell(std::move(input));

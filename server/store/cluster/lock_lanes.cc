@@ -32,7 +32,7 @@ void LockLanes::Answered(const core::LockName& lock, CommandId id, NodeNumber no
     return;
   }
   DISTLOCK_CHECK(std::ranges::find(items, id, &Item::id) != items.end());
-  // What came before and has not run must not run after this one.
+  // An earlier item that has not run must not run after this one.
   bool before = true;
   const auto ends = [&](const Item& item) {
     if (item.id == id) return !(before = false);

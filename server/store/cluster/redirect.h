@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node of a Cluster answers instead of running a command. None of them has run. Pure; any thread.
+// The answers of a Cluster's node that has not run a command. None of them has run. Pure; any thread.
 #pragma once
 
 #include <optional>

@@ -15,7 +15,7 @@
 
 namespace distlock::store {
 
-// What a node says of the whole Cluster.
+// A node's view of the whole Cluster.
 struct ClusterReport {
   SlotsReport slots;
   std::string from;  // the node's id, or its address when it does not tell

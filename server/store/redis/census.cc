@@ -165,7 +165,7 @@ Census::Request Census::Next(Instant now) const {
 }
 
 bool Census::OnCount(const Count& count, Instant now) {
-  // Of the same data only one stamp is ever marked, but when the marker was deleted together with them.
+  // The same data have only one stamp ever marked, but when the marker was deleted together with them.
   const int64_t known = since_.us - Us(step_);
   const bool is_lost = counted_ && since_.us > 0 && (count.since.us == 0 || count.since.us > known);
   counted_ = true;
@@ -174,7 +174,7 @@ bool Census::OnCount(const Count& count, Instant now) {
   if (count.replicated && !std::exchange(replicated_, true)) Judge();
   if (count.since.us > 0) since_ = StoreTime{count.since.us + Us(step_)};
   known_hold_off_ = count.hold_off;
-  // What may be missing in data that need not be incomplete was judged once, and marked.
+  // A possible loss in data that need not be incomplete was judged once, and marked.
   const bool is_judged = complete_if() != CompleteIf{};
   const Duration hold_off = is_judged ? count.hold_off : std::max(HoldOff(now), count.hold_off);
   if (hold_off == Duration::zero()) {

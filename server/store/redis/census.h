@@ -26,7 +26,7 @@ namespace distlock::store {
 // How long the marker outlives its last census.
 inline constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
 
-// What a server says of itself.
+// A server's facts about itself.
 struct CensusFacts {
   std::string identity;       // of its data: another one after each restart and each promotion; never ""
   core::StoreTime started;    // when its process began, to the second; us = 0: not known
@@ -47,7 +47,7 @@ inline constexpr core::Duration kLookAtOpenEnd = std::chrono::seconds(1);
 
 class Census {
  public:
-  // What bounds the time for which another server can have gone on granting, unseen by this one.
+  // The bound on the time for which another server can have gone on granting, unseen by this one.
   enum class Guard {
     kNothingForgotten,  // the same server with all its data
     kAlone,             // there is no other server
@@ -90,7 +90,7 @@ class Census {
     std::vector<AssertedTtls::Assertion> said;
   };
 
-  // What is known of a server is trusted for so long: it may have been replaced, and be back with older data, while the
+  // Knowledge of a server is trusted for so long: it may have been replaced, and be back with older data, while the
   // connection to it stayed and this process stood still.
   static constexpr core::Duration kKnowledgeLasts = std::chrono::seconds(2);
 
@@ -105,11 +105,11 @@ class Census {
   bool waits_for_replicas() const { return options_.kind == HoldOffOptions::Kind::kIfReplicated; }
   // It has, or had, replicas.
   bool replicated() const { return replicated_; }
-  // Of the leases of this broker, but for those that it tells of one by one: OnTtl. The same before and after the
-  // server is known to be replicated, for what was granted before is still out then.
+  // The longest ttl of this broker's leases, but for those told one by one: OnTtl. The same before and after the server
+  // is known to be replicated, for what was granted before is still out then.
   core::Duration longest_ttl() const;
 
-  // What the server says now; at least once before Next. With another identity all that was known is forgotten.
+  // Takes the server's facts; at least once before Next. With another identity all that was known is forgotten.
   // REQUIRES: on().
   void Meet(const CensusFacts& facts);
   // So many servers there are, by those who know (sentinels): the largest number ever told counts.

@@ -222,7 +222,7 @@ void CensusRound::OnCounted(core::Duration own_longest, const std::string& marke
   const auto count = IsError(*answer.reply) ? std::nullopt : ReadCount(*answer.reply);
   refusal_ = count ? "" : RefusalText(Text(*answer.reply));
   if (!count) {
-    // What is known of this server stays; of a new one nothing is, so nobody new is granted a lock.
+    // Knowledge of this server stays; there is none of a new one, so nobody new is granted a lock.
     owner_->OnCensusRefused(Cat("the census: ", Text(*answer.reply)));
     return EndRound();
   }

@@ -29,7 +29,7 @@
 
 namespace distlock::store {
 
-// Of one lock, in the answer to a query about it.
+// For one lock, in the answer to a query about it.
 inline constexpr uint32_t kMaxShownHolders = 1000;
 
 // The part of a command that its reply is decoded with.

@@ -35,7 +35,7 @@ struct Encoder {
     return census == nullptr || least_token != 0 ? "0"
                                                  : census->ScriptArgument(now, clock.ShownBy(census->known_until()));
   }
-  // Of an acquire, which is simply asked anew when it comes too late to be granted a lock.
+  // For an acquire, which is simply asked anew when it comes too late to be granted a lock.
   int64_t NotAfter(core::Instant run_before) const {
     const bool is_known = census != nullptr && least_token == 0 && !census->HoldsOff(now);
     return NotAfterUs(clock, is_known ? std::min(run_before, census->known_until()) : run_before);

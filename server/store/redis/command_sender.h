@@ -31,7 +31,7 @@ class CommandSender {
   virtual ~CommandSender() = default;
   // `command` is copied.
   virtual void Send(std::string_view command, Done done) = 0;
-  // What was sent leaves at the latest now.
+  // Sent commands leave at the latest now.
   virtual void Flush() = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an error reply of the server means for the command it answers. Pure; any thread.
+// The meaning of a server's error reply for the command it answers. Pure; any thread.
 //
 // Scripts check before they write, and a server refuses a script's first write or none. Therefore OOM, READONLY,
 // NOREPLICAS and MISCONF mean that nothing has changed, even when a script reports them. After any other error in a
@@ -32,7 +32,7 @@ std::string_view RefusalText(std::string_view error);
 // either the slot is on its way, or the node is not right (Valkey 9.1: after a script of anybody's with keys of two
 // slots, it says so of every script).
 bool IsNonLocalKey(std::string_view text);
-// What to say of such a node.
+// The words about such a node.
 inline constexpr std::string_view kRefusesAllScripts =
     "it refuses every script, because somebody's script has used keys of two slots there (Valkey 9.1 then says 'non "
     "local key' until it is restarted): restart this node, and keep such scripts away from it";

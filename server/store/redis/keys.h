@@ -36,9 +36,9 @@ class Keys {
   std::string Schema(std::string_view tag = "") const {
     return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "schema");
   }
-  // Of one of several independent servers: they were marked as a new quorum a moment ago.
+  // On one of several independent servers: they were marked as a new quorum a moment ago.
   std::string MembersAreNew() const { return Cat(prefix_, ":set-new"); }
-  // Of one of several independent servers: which ones belong together.
+  // On one of several independent servers: which ones belong together.
   std::string Members() const { return Cat(prefix_, ":set"); }
   std::string GrantChannel(std::string_view broker_id, std::string_view tag = "") const {
     return Cat(prefix_, ":grant:", broker_id, tag.empty() ? "" : ":", tag);

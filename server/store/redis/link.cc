@@ -14,7 +14,7 @@ constexpr core::Duration kFirstDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestDelay = std::chrono::seconds(2);
 constexpr core::Duration kHurriedDelay = std::chrono::milliseconds(100);
 
-// Nobody asks here to end a subscription: the server says that by itself when a shard leaves it.
+// No caller here ends a subscription: the server says that by itself when a shard leaves it.
 bool IsMessage(const redisReply& reply) {
   const ReplyArray array(reply);
   const std::string_view what = array.String(0).value_or("");

@@ -26,7 +26,7 @@ class NodeCommands {
   void Flush();
   // As Submit, but as a call of its own, never together with others; and behind ASKING if `asking`.
   void SubmitAlone(const core::StoreCommand& command, bool asking);
-  // Of a script that the node was told of, in an encoding of the caller's. `done` runs once, when Submit would have
+  // Calls a script that the node was told of, in an encoding of the caller's. `done` runs once, when Submit would have
   // answered.
   void Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done);
 
@@ -34,7 +34,7 @@ class NodeCommands {
   void OnServer();
   // Another server is meant from now on.
   void OnMoved() { doubt_.OnMoved(); }
-  // Those who decide have named this server as the primary, when asked at `asked`.
+  // The deciders have named this server as the primary, when asked at `asked`.
   void OnNamed(core::Instant asked) { doubt_.OnNamed(asked); }
   // The server refuses to write, in these words.
   void OnRefused(const std::string& words);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts of a node share: the options, the connection that takes commands, and what is known of the server at
-// its other end. It takes no decisions.
+// The shared parts of a node: the options, the connection that takes commands, and what is known of the server at its
+// other end. It takes no decisions.
 //
 // Thread: the loop's. Ownership: the ServerNode owns it; parts keep a reference to it.
 #pragma once
@@ -29,7 +29,7 @@ class NodeOwner {
   virtual ~NodeOwner() = default;
   virtual void OnNodeInput(core::Input&& input) = 0;
 
-  // Of a Cluster's node only. The server has not run the command `op`, and says so by `error`: MOVED, ASK, TRYAGAIN or
+  // For a Cluster's node only. The server has not run the command `op`, and says so by `error`: MOVED, ASK, TRYAGAIN or
   // CLUSTERDOWN. True: the owner answers for it from now on; it gets no StoreReply.
   virtual bool OnNodeRedirect(core::OpId /*op*/, std::string_view /*error*/) { return false; }
   // Slots have left the node. `error`: its MOVED of one of them; "": it did not say where they are.

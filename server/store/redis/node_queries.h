@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node is asked for people: a lock, and lists of locks. Thread: the loop's.
+// Questions to a node for people: a lock, and lists of locks. Thread: the loop's.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What people are told of a node: its status, and its problems, each once. Thread: the loop's.
+// News of a node for people: its status, and its problems, each once. Thread: the loop's.
 #pragma once
 
 #include <cstdint>

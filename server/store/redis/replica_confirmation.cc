@@ -44,7 +44,7 @@ bool Promises(const core::StoreReply& reply) {
       reply.outcome);
 }
 
-// What may be said of it when the replicas have not confirmed it.
+// Doubts a reply that the replicas have not confirmed.
 void Doubt(core::StoreReply& reply, const std::string& trouble) {
   std::visit(
       [&](auto& outcome) {
@@ -134,7 +134,7 @@ void ReplicaConfirmation::Ask(std::function<void(int confirmed)> done) {
                 : Cat("no replica was asked: ", replied ? Text(*answer.reply) : std::string_view(answer.cause));
     if (replied) Learn(confirmed >= wanted_, trouble, answer.received - answer.sent);
     PassAll(confirmed >= wanted_, trouble);
-    // Of a connection that has ended nothing is learned about replicas; the probe goes on.
+    // A connection that has ended teaches nothing about replicas; the probe goes on.
     if (refuses() && !probe_timer_->active()) probe_timer_->Start(kProbeEvery);
     if (done) done(confirmed);
   });

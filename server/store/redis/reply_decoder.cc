@@ -130,7 +130,7 @@ std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, const Se
   return batch;
 }
 
-// What a hold that ends, or is shared, lets in: "" or "look", then the next holders.
+// The effect of a hold that ends, or is shared: "" or "look", then the next holders.
 struct PassedOn {
   bool look = false;
   std::vector<core::HolderView> next;
@@ -295,7 +295,7 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
   return std::nullopt;
 }
 
-// Of a lock that the script would have granted but for the hold-off, it shows no holder.
+// A lock that the script would have granted but for the hold-off shows no holder.
 void TellHoldOff(core::StoreTime until, core::StoreTime now, Outcome& outcome) {
   const core::Duration left =
       until == kOpenEnd ? kLookAtOpenEnd : core::Duration(std::chrono::microseconds(until.us - now.us));

@@ -30,9 +30,9 @@ std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply
 // From `i` to the end: owner, token, since, ttl and delay of each.
 std::optional<std::vector<core::HolderView>> ReadGrants(const ReplyArray& reply, size_t i);
 
-// Of a reply that says FOREIGN.
+// For a reply that says FOREIGN.
 core::StoreFailed ForeignKey(const ReplyArray& reply);
-// What a server's error says of the command.
+// Reads a server's error for the command.
 std::variant<core::StoreUnknown, core::StoreFailed> ReadError(std::string_view text);
 
 }  // namespace distlock::store

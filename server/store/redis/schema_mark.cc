@@ -94,7 +94,7 @@ void SchemaMark::MarkAt(std::string key) {
 
 void SchemaMark::Ask() {
   const bool upgrade = options_.task == SchemaTask::kUpgrade || options_.task == SchemaTask::kAskUpgrade;
-  // What is known of another server may be more than this release reads.
+  // Another server's known schema may be more than this release reads.
   const uint32_t want = upgrade ? options_.upgrade_to : std::min(known_->load(), options_.newest);
   CommandBuilder call;
   call.Arg("EVALSHA").Arg(lua::kSchema.sha1).Arg("1").Arg(key_).Arg(broker_id_);

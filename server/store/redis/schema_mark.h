@@ -45,7 +45,7 @@ class SchemaMark {
   void MarkAt(std::string key);
 
  private:
-  // What the script has answered.
+  // The script's answer.
   struct Read {
     uint32_t writes = 0;
     uint32_t reads_from = 0;

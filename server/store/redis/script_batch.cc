@@ -22,7 +22,7 @@ const core::LockName* LockOf(const core::StoreCommand& command) {
   return fits ? &release->name : nullptr;
 }
 
-// What readers send, as far as the command shows. What several readers ask of one lock batch.lua does in one go; other
+// True for readers, as far as the command shows. Several readers' commands for one lock batch.lua runs in one go; other
 // items of one lock it does one by one, which costs more than calls of their own scripts.
 bool MayBeReaders(const core::StoreCommand& command) {
   const auto* acquire = std::get_if<core::StoreAcquire>(&command);
@@ -80,7 +80,7 @@ void ScriptBatch::Send() {
 }
 
 void ScriptBatch::SendBatch(Batch& batch) {
-  // What was gathered before a hold-off goes alone, too.
+  // Commands from before a hold-off go alone, too.
   if (batch.size() > 1 && codec_->holds_off()) {
     for (const core::StoreCommand& one : batch) SendAlone(one);
   } else if (batch.size() > 1) {

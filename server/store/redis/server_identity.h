@@ -18,7 +18,7 @@ class ServerInfo {
   std::string_view Get(std::string_view name) const;
   // Its own: Valkey says in redis_version with which Redis it is compatible.
   std::string_view Version() const;
-  // Of a reply with the section "keyspace": how many keys database `db` has.
+  // Reads the section "keyspace" of a reply: how many keys database `db` has.
   uint64_t KeysIn(int db) const;
 
  private:
@@ -31,7 +31,7 @@ struct ServerIdentity {
   std::string version;
   std::string replid;  // of the data's history; a promotion makes a new one
 
-  // Of the data: another one after each restart and each promotion.
+  // Names the data: another one after each restart and each promotion.
   std::string DataIdentity() const { return run_id + ":" + replid; }
 
   // For people, who compare it with another.

@@ -28,7 +28,7 @@ struct ssl_st;
 
 namespace distlock::store {
 
-// What is read from a socket at once. The connections of a loop share one, since each empties it before the next reads.
+// Bytes read from a socket at once. The connections of a loop share one, since each empties it before the next reads.
 // On the heap: in the storage of threads it would cost 64 KiB in every thread of the process, whatever the thread does.
 struct ReadBuffer {
   std::array<char, 64u << 10> bytes;

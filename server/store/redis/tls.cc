@@ -46,7 +46,7 @@ Certificate Next(BIO* pem) {
   return Certificate(PEM_read_bio_X509_AUX(pem, nullptr, nullptr, no_password));
 }
 
-// What Next could not read was the end of the text.
+// True: Next read nothing because the text has ended.
 bool AtEnd() {
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   if (at_end) ERR_clear_error();

@@ -46,7 +46,7 @@ class Transport {
   virtual uint64_t appended() const = 0;
   virtual uint64_t sent() const = 0;
 
-  // What the connection is waiting for, for people; "" when it does not know.
+  // The awaited step of the connection, for people; "" when it does not know.
   virtual std::string AwaitedStep() const { return ""; }
 
   // The owner wants no more and may be destroyed.
@@ -81,7 +81,7 @@ class Timers {
   virtual std::unique_ptr<Timer> Make(std::function<void()> fire) = 0;
 };
 
-// What a store of Redis servers runs on.
+// The world of a store of Redis servers.
 struct Network {
   std::shared_ptr<Dialer> dialer;
   std::shared_ptr<Timers> timers;

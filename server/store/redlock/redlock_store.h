@@ -28,7 +28,7 @@ class RedlockStore : public Store {
   static constexpr core::StoreTraits kTraits{
       .takes_many_at_once = false, .counts_listeners = true, .has_permits = false, .is_quorum = true};
 
-  // Of options.url.servers.
+  // For options.url.servers.
   RedlockStore(const Network& network, const StoreOptions& options);
   ~RedlockStore() override { Stop(); }
 

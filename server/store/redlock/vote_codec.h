@@ -42,7 +42,7 @@ class VoteCodec {
   // `script`: of the command that is answered.
   static Decoded Decode(const lua::ScriptSource& script, const Answer& answer);
 
-  // Of lua::kRedlockMember. `mark` "": only look. `identity`: of the server's data.
+  // For lua::kRedlockMember. `mark` "": only look. `identity`: of the server's data.
   enum class MarkHow : uint8_t { kFirst, kNew, kReplace };
   std::string EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const;
   // The mark that the server has now. An error: it could not be read or written.

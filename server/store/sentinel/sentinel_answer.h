@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a sentinel's replies say. Pure; any thread.
+// Reads a sentinel's replies. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -34,7 +34,7 @@ struct SetFacts {
 bool ReadMaster(const redisReply& reply, SentinelReport& report, SetFacts& facts);
 // The answer to SENTINEL GET-MASTER-ADDR-BY-NAME.
 std::optional<ServerAddress> ReadAddress(const redisReply& reply);
-// Of SENTINEL SENTINELS, SENTINEL REPLICAS and SENTINEL MASTERS; what has an unknown shape is left out.
+// For SENTINEL SENTINELS, SENTINEL REPLICAS and SENTINEL MASTERS; an unknown shape is left out.
 std::vector<ServerAddress> ReadPeers(const redisReply& reply);
 std::vector<ReplicaFacts> ReadReplicas(const redisReply& reply);
 std::vector<std::string> ReadNames(const redisReply& reply);

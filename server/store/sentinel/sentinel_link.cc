@@ -22,7 +22,7 @@ LinkOptions AsSubscriber(LinkOptions options) {
 
 }  // namespace
 
-// What was answered so far.
+// The answers so far.
 struct SentinelLink::Asked {
   SentinelReport report;
   SetFacts facts;

@@ -149,7 +149,7 @@ class SentinelView {
   void Take(const Choice& choice, std::vector<Effect>& effects);
   void AskDue(core::Instant now, std::vector<Effect>& effects);
   Sentinel* Find(SentinelId id);
-  // What it shows, unless that was overruled.
+  // The shown choice, unless that was overruled.
   std::optional<Choice> Shown(const Sentinel& sentinel) const;
   // How many of the configured show exactly that.
   size_t Supporters(const Choice& choice) const;

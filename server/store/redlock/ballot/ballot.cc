@@ -62,7 +62,7 @@ void Ballot::GiveBack(core::OpId op, Debts::Due due) {
   const uint64_t token = due.token;
   const bool keep_grant = due.keep_grant;
   due.life = std::chrono::seconds(1);
-  // What candidates that are over may have left is owed already.
+  // The debts have all that candidates that are over may have left.
   if (candidate == nullptr) return debts_.Owe(op, due, nullptr);
   const bool holds = candidate->phase == Candidate::Phase::kHeld;
   if (token != 0 && holds && candidate->token < token) return context_.Answer(op, core::GiveBackDone{});
@@ -102,7 +102,7 @@ void Ballot::TellState(bool renew_all) {
 void Ballot::Handle(NodeUp& in) {
   context_.nodes.Up(in.node, in.clock);
   context_.nodes.Refresh(context_.now);
-  // What is owed goes first: nothing of a candidate that is over may come back.
+  // Debts go first: nothing of a candidate that is over may come back.
   debts_.OnNodeUp(in.node);
   candidates_.OnNodeUp(in.node, in.forgot);
   TellState(in.forgot);
@@ -150,7 +150,7 @@ void Ballot::Handle(NodeReply& in) {
       }
       return;
     case Sent::By::kDebt:
-      // Who is next may be told with the answer of the release.
+      // The answer of the release may tell who is next.
       context_.HoldGrants(true);
       debts_.OnReply(*sent, in.outcome);
       return context_.HoldGrants(false);

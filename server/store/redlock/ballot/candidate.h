@@ -12,7 +12,7 @@
 
 namespace distlock::store::ballot {
 
-// Who holds the lock at one server instead.
+// The holder of the lock at one server instead.
 struct Rival {
   core::HolderView view;
   Place place = kFirstPlace;
@@ -20,7 +20,7 @@ struct Rival {
 
 // A candidate at one server.
 struct VoteAtServer {
-  // What the present round has heard of it. kNothing: it was not asked. kRefused: an error that asking again repeats.
+  // The server's answer in the present round. kNothing: it was not asked. kRefused: an error that asking again repeats.
   enum class Answer : uint8_t { kNothing, kAsked, kVoted, kNotVoted, kLate, kFailed, kRefused };
 
   uint64_t token = 0;        // of its vote; 0: it has none, as far as is known
@@ -70,7 +70,7 @@ struct Candidate : core::Timed {
   Instant run_before = core::kNever;
   absl::InlinedVector<VoteAtServer, 5> at;  // by server
 
-  // Of the round of votes.
+  // The round of votes.
   uint64_t round = 0;
   bool is_open = false;   // it has not been judged
   bool is_dated = false;  // a vote has come by itself since it began: who stood against it may have gone

@@ -20,7 +20,7 @@ constexpr Duration kFreeLook = std::chrono::milliseconds(250);
 }  // namespace
 
 void Candidates::OnReply(const Sent& sent, Outcome& outcome, core::StoreTime time) {
-  // What a yield passes on may be for another candidate.
+  // A yield may pass a vote on to another candidate.
   if (auto* gave = std::get_if<GaveBack>(&outcome)) {
     for (const core::HolderView& next : gave->next) OnVote(sent.node, sent.claim.name, next, sent.at);
   }
@@ -69,7 +69,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
     } else if (repeats || std::holds_alternative<core::AcquireQueueFull>(outcome) ||
                std::holds_alternative<core::AcquireMismatch>(outcome)) {
       at_node.answer = AnswerAtServer::kRefused;
-      // What it holds there is in another mode: no vote for what it wants now.
+      // The hold there is in another mode: no vote for what it wants now.
       if (std::holds_alternative<core::AcquireMismatch>(outcome)) at_node.token = 0;
       at_node.refusal = std::move(outcome);
     } else {
@@ -82,7 +82,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
 
 void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted) {
   VoteAtServer& at_node = candidate.at[sent.node];
-  // What was asked for before has been given back, or is owed.
+  // An earlier request's vote has been given back, or is owed.
   if (sent.at < candidate.marked_from || voted.token <= at_node.yielded) return;
   // A trip more or less does not matter: a server begins to count long after what it may have forgotten has ended.
   const bool counted = context_.nodes.HasCountedSince(sent.node, context_.now - voted.held_for);
@@ -178,7 +178,7 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
   if (debts_.Blocks(node, claim)) return;  // it is being given back
   Candidate* const found = Find(claim);
   if (found == nullptr) {
-    // Of a repeatable owner it may be the vote of another broker's candidate by now.
+    // A repeatable owner's vote may be that of another broker's candidate by now.
     if (core::IsRepeatable(claim.owner)) return;
     return debts_.OweOne(node, {.claim = claim, .token = vote.token, .life = vote.ttl + vote.lock_delay});
   }

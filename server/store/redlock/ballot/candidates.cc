@@ -201,7 +201,7 @@ void Candidates::Gather(Candidate& candidate) {
       context_.now + (candidate.yields == 0 ? pause : context_.Jittered(std::min(pause, kLongestBackOff)));
 }
 
-// Nobody stands against it: it keeps its votes, and asks for the rest less and less often.
+// Without rivals a candidate keeps its votes, and asks for the rest less and less often.
 void Candidates::AskLater(Candidate& candidate) {
   const Duration pause = context_.Trips(kGatherTrips) * (1 << std::min(candidate.back_off, 10));
   candidate.back_off = std::min(candidate.back_off + 1, 10);
@@ -273,7 +273,7 @@ Duration Candidates::HeldOff(const Candidate& candidate, const Scene& scene) con
   return scene.holders.empty() || shares ? context_.nodes.HeldOffFor(context_.now) : Duration::zero();
 }
 
-// What it may have at any server is released.
+// Releases all that it may have at any server.
 void Candidates::End(Candidate& candidate) {
   if (candidate.MayBeHeld()) return Forget(candidate);
   for (NodeIndex node = 0; node < candidate.at.size(); ++node) {
@@ -305,7 +305,7 @@ void Candidates::OnTick() {
   while (core::Timed* due = timers_.PopDue(context_.now)) OnTimer(static_cast<Candidate&>(*due));
 }
 
-// What a try gave back is on its way yet: to anybody for a little, then to so many that the others are too few. A slow
+// A try's give-back is on its way yet: to anybody for a little, then to so many that the others are too few. A slow
 // server delays nobody.
 bool Candidates::AwaitsGivenBack(const Candidate& candidate) const {
   size_t free = 0;
@@ -334,7 +334,7 @@ void Candidates::OnTimer(Candidate& candidate) {
   Ask(candidate);
 }
 
-// ---- What happens to a server ----
+// ---- Servers that come and go ----
 
 void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
   std::vector<Candidate*> all;

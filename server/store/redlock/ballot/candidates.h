@@ -22,7 +22,7 @@
 
 namespace distlock::store::ballot {
 
-// What the servers of the present round show of a candidate's lock, as one store would.
+// A candidate's lock as the servers of the present round show it, like one store.
 struct Scene {
   std::vector<core::HolderView> holders;
   uint32_t position = 0;
@@ -43,7 +43,7 @@ class Candidates {
   // A tend that was sent at `sent` shows who has a place or a vote there.
   void OnTended(NodeIndex node, const LockName& name, const std::vector<OwnerId>& asked, const core::TendDone& done,
                 Instant sent);
-  // Whoever else waits here is looked for again.
+  // The others that wait here are looked for again.
   void AskAllOf(NodeIndex node, const LockName& name);
   void OnNodeUp(NodeIndex node, bool forgot);
   void OnSettled(NodeIndex node, const Claim& claim);
@@ -69,7 +69,7 @@ class Candidates {
   // It is SHARED by a downgrade that was sent at `sent`, with `info` added to its own. All servers but those of
   // `downgraded` (bits) are asked soon to join it as it is now.
   void OnDowngraded(Candidate& candidate, const std::string& info, uint32_t downgraded, Instant sent);
-  // Of those who wait here for the lock, at most `most`.
+  // The waiters here for the lock, at most `most`.
   std::vector<OwnerId> WaitersOf(const LockName& name, size_t most) const;
   size_t size() const { return candidates_.size(); }
 

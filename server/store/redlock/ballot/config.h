@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a ballot is made with, and its bounds. Values.
+// The settings of a ballot, and its bounds. Values.
 #pragma once
 
 #include "store/redlock/ballot/messages.h"

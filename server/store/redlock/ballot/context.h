@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts of a ballot share: time, effects, the servers, and the commands in flight. It takes no decisions.
+// The shared parts of a ballot: time, effects, the servers, and the commands in flight. It takes no decisions.
 #pragma once
 
 #include <algorithm>

@@ -48,7 +48,7 @@ void Debts::Put(NodeIndex node, const Due& due, Instant may_run_until) {
   Send(debt);
 }
 
-// What was owed before, and is not confirmed, is not forgotten for what is owed now.
+// An unconfirmed earlier debt is not forgotten for what is owed now.
 void Debts::Merge(Debt& debt, const Due& due) {
   const bool is_new = debt.due.claim.owner == OwnerId{};
   // One command spares grants, or it does not.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is over and must be released at every server: answered once q servers have confirmed it, owed to the others
-// until they have, or until nothing of it can be left there.
+// Releases that are due at every server: answered once q servers have confirmed it, owed to the others until they have,
+// or until nothing of it can be left there.
 //
 // To one server a debt goes before anything new of its owner; after a connection broke, before anything at all. What
 // was in flight over that connection may still run: then the release is repeated when it cannot any more.
@@ -47,11 +47,11 @@ class Debts {
 
   // The core's release or withdrawal `op`. `stands`: of its candidate; null: there is none.
   void Owe(core::OpId op, const Due& due, const Candidate* candidate);
-  // Of what nobody asked for: not answered to the core. Of all servers, or of one.
+  // For debts without a request: not answered to the core. Of all servers, or of one.
   void OweAll(const Due& due, const Candidate* candidate) { Owe(0, due, candidate); }
   void OweOne(NodeIndex node, const Due& due, Instant may_run_until = {});
 
-  // What was sent for an owner that is no candidate any more may run until then.
+  // Commands for an owner that is no candidate any more may run until then.
   void OnMayRun(NodeIndex node, const Claim& claim, Instant until);
   // Something is owed to the server for this owner that has not been confirmed: it is not to be asked for a vote.
   bool Blocks(NodeIndex node, const Claim& claim) const {

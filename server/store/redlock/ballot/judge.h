@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the votes that a candidate has amount to. Pure; lua/README.md and ../README.md have the argument.
+// Judges the votes of a candidate. Pure; lua/README.md and ../README.md have the argument.
 //
 // J1  q votes under one token, young enough: it has the lock.
 // J2  q votes under several tokens, or too old: the greatest is to be confirmed by q servers.
@@ -14,7 +14,7 @@
 
 namespace distlock::store::ballot {
 
-// What the judge knows of the servers.
+// The judge's knowledge of the servers.
 struct ServersView {
   size_t nodes = 3;
   size_t quorum = 2;

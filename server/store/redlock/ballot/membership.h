@@ -22,7 +22,7 @@ class Membership {
   // The mark of each of them: their number, and their addresses in order.
   const std::string& mark() const { return mark_; }
 
-  // What a server that is connected carries now; "": nothing.
+  // The mark of a server that is connected; "": nothing.
   void OnMark(NodeIndex node, std::string_view mark);
   void OnDown(NodeIndex node) { seen_[node] = Seen::kNothing; }
 

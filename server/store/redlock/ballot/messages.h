@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ballot says to the servers and hears from them. Values.
+// Messages between the ballot and the servers. Values.
 //
 // A vote is a hold of the lock at one server; q votes of the N configured servers are a grant. A place is the same at
 // all servers: the moment when the waiter came, in microseconds by the median of the servers' clocks, and far below
@@ -37,7 +37,7 @@ inline Place SameShift(Place place, Place like) {
   if ((place < 0) == (like < 0)) return place;
   return like < 0 ? place + kPreferredShift : place - kPreferredShift;
 }
-// Of a holder whose place is not known: earlier than any other.
+// For a holder whose place is not known: earlier than any other.
 inline constexpr Place kFirstPlace = kPreferredShift * 2;
 
 // One owner and one lock.
@@ -69,7 +69,7 @@ struct Marks {
   }
 };
 
-// What an owner wants of a lock, as each server is told it.
+// An owner's wish for a lock, as each server is told it.
 struct Spec {
   LockName name;
   OwnerId owner{};
@@ -172,7 +172,7 @@ struct NotHeld {};
 struct Joined {};
 struct Conflict {};
 
-// Of yield and release. `next`: waiters of this broker that got the server's vote.
+// For yield and release. `next`: waiters of this broker that got the server's vote.
 struct GaveBack {
   bool was_holder = false;
   bool was_waiter = false;
@@ -186,7 +186,7 @@ using Outcome = std::variant<core::StoreUnknown, core::StoreFailed, core::Acquir
                              GaveBack, core::TendDone, core::RenewDoneBatch, core::WatchDone, core::DowngradeDone,
                              core::ForceDone, core::AdoptDone>;
 
-// ---- What happens --------------------------------------------------------------------------------------------------
+// ---- Inputs --------------------------------------------------------------------------------------------------------
 
 struct Tick {};
 
@@ -200,7 +200,7 @@ struct NodeDown {
   NodeIndex node = 0;
   std::string cause;
 };
-// What decides whether its votes count, besides its clock.
+// Its votes count by this, besides its clock.
 struct NodeFitness {
   NodeIndex node = 0;
   bool held_off = false;     // it may have forgotten a lock whose holder still believes
@@ -230,7 +230,7 @@ struct NodeNotice {
 using Input =
     std::variant<Tick, core::StoreCommand, NodeUp, NodeDown, NodeFitness, NodeClockStep, NodeReply, NodeNotice>;
 
-// ---- What the ballot wants -----------------------------------------------------------------------------------------
+// ---- Effects -------------------------------------------------------------------------------------------------------
 
 // Counts as sent when the step was made: it must be handed to the server at once, and those to one server in order.
 struct SendTo {

@@ -29,7 +29,7 @@ class Nodes {
   void Judge(const NodeFitness& fitness);
   // An answer that was asked for at `sent`. Returns by how much the server's clock was set, if it was.
   std::optional<Duration> Learn(NodeIndex node, Instant sent, Instant received, core::StoreTime time);
-  // What is known of its clock over its connection, where commands that the ballot does not see are answered, too.
+  // Sets its clock as known over its connection, where commands that the ballot does not see are answered, too.
   void Set(NodeIndex node, const ServerClock& clock) { nodes_[node].clock = clock; }
   // Its clock was set: it does not count for as long as a lease lasts.
   void Suspect(NodeIndex node, Instant now);

@@ -106,7 +106,7 @@ void Rounds::OnReply(const Sent& sent, Outcome& outcome) {
   if (round.waiting == 0) Finish(round);
 }
 
-// What an answer says of waiters of this broker.
+// Takes an answer's news of waiters of this broker.
 void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
   std::vector<core::HolderView> next;
   bool look = false;
@@ -353,7 +353,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     if (CountOf<core::AcquireLate>(round) <= context_.nodes.size() - context_.nodes.quorum()) return false;
     return Answer(round, core::AcquireLate{});
   }
-  // What this try has got is the later one's, which may not have come to that server yet, and takes it from there.
+  // The later try has what this one has got; it may not have come to that server yet, and takes it from there.
   if (refusal != nullptr && refusal->result == Result::kLater) return Answer(round, *refusal);
   // A server or two may have taken it over, with the mark of this round.
   std::string info = adopt.info;
