@@ -79,8 +79,8 @@ access() {
 }
 access report -show-region-summary=false server/access | sed 's|^/.*/server/|server/|'
 [ -z "$missed" ] || access export -format=lcov server/access | show_missed
-# What can fail only when memory or a library does is in two of these files. A switch has a branch for a value that no
-# enumerator has: the compiler sees to it that each enumerator is named.
+# Two of these files have code for failures of memory or a library. A switch has a branch for a value that no enumerator
+# has: the compiler sees to it that each enumerator is named.
 access export -format=lcov server/access | python3 -c '
 import pathlib, sys
 count = {"DA": 0, "BRDA": 0}

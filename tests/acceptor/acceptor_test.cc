@@ -220,7 +220,7 @@ TEST(AcceptorTest, RapidChurnLeavesNothing) {
   EXPECT_EQ(Connect(acceptor.addresses()[0]).get(), -1);
 }
 
-// Whoever is given a connection may be caught in it for as long as bytes come, as gRPC is.
+// A reader of a connection may be caught in it for as long as bytes come, as gRPC is.
 AcceptorOptions Crowded(const Folder& folder, Counting* observer) {
   AcceptorOptions options = On("unix://" + (folder / "d.sock"));
   options.observer = observer;

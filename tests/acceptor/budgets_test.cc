@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the acceptor counts, without an acceptor: limits, descriptor numbers, peers, and what a connection's calls may
+// The acceptor's counts, without an acceptor: limits, descriptor numbers, peers, and what a connection's calls may
 // cost.
 #include <arpa/inet.h>
 #include <fcntl.h>

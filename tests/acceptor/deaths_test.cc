@@ -55,7 +55,7 @@ class Stage {
     return deaths_.Bind(connection, {.boot_id = boot, .pidfd_inode = claimed}, key,
                         [this, key] { told_.push_back(key); });
   }
-  // What the acceptor does when it hears of something.
+  // Does as the acceptor when it hears of something.
   void Turn(Clock::time_point now = Clock::now()) {
     pollfd at{.fd = deaths_.fd(), .events = POLLIN, .revents = 0};
     if (poll(&at, 1, 0) > 0) deaths_.OnReadable();

@@ -84,7 +84,7 @@ TEST(Accounts, AreSharedByNameAndForgottenWhenIdle) {
   EXPECT_LT(accounts.size(), 200u);
   EXPECT_EQ(accounts.Of("a", quota, 0), a);
   EXPECT_EQ(accounts.Of("busy", quota, 0), busy);
-  // Nobody has it at hand, but it waits for something.
+  // The account is not at hand, but waits for something.
   accounts.Of("waits", quota, 0)->Count(0, 1);
   for (int i = 0; i < 1000; ++i) accounts.Of("m" + std::to_string(i), quota, 0);
   EXPECT_EQ(accounts.Of("waits", quota, 0)->waiters(), 1);

@@ -141,7 +141,7 @@ TEST(Rights, PlaceholdersAreTheCallersOwnParts) {
   EXPECT_TRUE(may({"uid:5", "token:ops"}, "t", "ops"));
   EXPECT_FALSE(may({"uid:5"}, "t", ""));
   EXPECT_FALSE(may({"uid:55"}, "u", "5/x"));
-  // What is no SPIFFE id has no parts.
+  // Other text than a SPIFFE id has no parts.
   const Rights of_nothing(PolicyOf(rules), CallerOf({{.kind = Kind::kSpiffe, .text = "spiffe://TD/ns/sa"}}, ""));
   EXPECT_FALSE(of_nothing.May(Verb::kLook, "s", "ns/sa").allowed);
 }
@@ -237,7 +237,7 @@ TEST(Rights, AgreeWithThePlainDecisionOnRandomPolicies) {
       ASSERT_EQ(decision.allowed, oracle.May(verb, ns, key))
           << world << ": " << NameOf(verb) << " " << ns << ":" << key;
       (decision.allowed ? allowed : denied) += 1;
-      // Whoever may list a prefix may list each lock inside it.
+      // A caller that may list a prefix may list each lock in it.
       if (IsLockVerb(verb) && rights.MayAll(verb, ns, key).allowed) {
         ASSERT_TRUE(oracle.May(verb, ns, key + draw.Word()));
       }

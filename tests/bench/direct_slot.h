@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program without a broker sends to Redis for one lock, formatted beforehand, and checks of each answer: the
+// A program's commands to Redis for one lock without a broker, formatted beforehand, and checks of each answer: the
 // fastest clients of their kind. Values; any thread.
 #pragma once
 

@@ -70,7 +70,7 @@ class HotLoad final : public Load {
   v1::LockSpec spec_;
   std::vector<Place> places_;
   std::atomic<size_t> busy_;  // parties that have not given it back for the last time
-  // Of the streams' thread.
+  // For the streams' thread.
   int64_t last_token_ = 0;
   int64_t released_at_ = 0;
   std::optional<Sessions> sessions_;

@@ -87,7 +87,7 @@ nlohmann::json Measure(Load& load, double warm_seconds, double seconds);
 std::unique_ptr<Load> DirectClients(int redis_port, size_t clients);
 // One connection with `in_flight` slots of the broker's own scripts.
 std::unique_ptr<Load> PipelinedClient(int redis_port, size_t in_flight);
-// What DirectClients do, as messages of streams, on a connection each, to a relay at `target`.
+// DirectClients' work, as messages of streams, on a connection each, to a relay at `target`.
 std::unique_ptr<Load> RelayClients(const std::string& target, int redis_port, size_t clients);
 // `sessions` connections to a broker, with a Session stream and `in_flight` slots each.
 std::unique_ptr<Load> BrokerSessions(const std::string& target, size_t sessions, size_t in_flight);

@@ -148,7 +148,7 @@ TEST(ToRefusal, OfAStatusThatIsNotTheBrokers) {
             RefusalReason::kNotSupported);
 }
 
-// What a caller of a call with one answer is told: the code as it is, since nobody repeats the call.
+// The caller of a call with one answer is told the code as it is, since nobody repeats the call.
 TEST(AnswerRefusal, OfAStatusThatIsNotTheBrokers) {
   const Lookups::Connection from{.address = "host:1"};
   const std::pair<grpc::StatusCode, RefusalReason> kExpected[] = {

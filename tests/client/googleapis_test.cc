@@ -61,7 +61,7 @@ std::string WithGooglesMessages() {
       [](const auto& detail, google::protobuf::Any* any) { any->PackFrom(detail); });
 }
 
-// What a call that fails so ends with.
+// The end of a call that fails so.
 grpc::Status AnswerOf(FakeBroker& broker) {
   const auto stub = v1::LockService::NewStub(grpc::CreateChannel(broker.address(), grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;

@@ -52,7 +52,7 @@ class Store {
   int64_t token_ = 0;
 };
 
-// What a broker holds for the session of one link.
+// A broker's holds for the session of one link.
 struct Held {
   std::string key;
   std::string holder;

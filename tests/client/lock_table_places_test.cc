@@ -26,7 +26,7 @@ class PlacesTest : public LockTableTest {
     return waits;
   }
 
-  // Of the acquires that wait to be sent.
+  // Ids of acquires that wait to be sent.
   Strings RequestIds(int link) {
     Strings ids;
     while (std::unique_ptr<Batch> batch = table_.Pack(now_, link)) {

@@ -106,7 +106,7 @@ class MovesDaemonTest : public ::testing::Test {
     }
   }
 
-  // What another client sees through this broker.
+  // Another client sees this through this broker.
   void ExpectAllHeld(const std::string& name) {
     Client other({.address = Socket(name), .unreachable_timeout = seconds(60)});
     for (int i = 0; i < kLeases; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program's own tests may do with distlock::testing.
+// A program's own tests with distlock::testing.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -209,7 +209,7 @@ TEST(BundleRepeat, GivenUpItFreesWhatItHasTakenUnlessARepeatMayHaveThat) {
   }
 }
 
-// Of two requests under one request_id that share a lock only one can have it.
+// Only one of two requests under one request_id that share a lock can have it.
 TEST(BundleRepeat, ALockThatAnotherRequestHasMeanwhileIsRefused) {
   Several t(false);
   t.Do(t.Repeatable({"a", "b"}, 5));

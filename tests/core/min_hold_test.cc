@@ -111,7 +111,7 @@ TEST(MinHold, IsKeptByAnAdoption) {
   ExpectEnds(t, true);
 }
 
-// Whoever waits is not told of the end of a block: this broker looks then.
+// Waiters are not told of the end of a block: this broker looks then.
 TEST(MinHold, TheBrokersOwnWaiterIsLookedAfterWhenTheBlockEnds) {
   OneSession t;
   HoldBy(t);

@@ -109,7 +109,7 @@ inline constexpr Duration kStoreOffset = hours(400'000);
 inline constexpr Duration kT = seconds(15);
 inline constexpr Duration kV = seconds(3);
 inline constexpr Duration kMargin = milliseconds(17);  // 0.1 % of T + 2 ms
-// What a client is told of a promise: 0.1 % less, for the drift of two clocks.
+// A promise as a client is told it: 0.1 % less, for the drift of two clocks.
 constexpr Duration Told(Duration promise) { return promise - promise / 1'000'000 * 1000 - kDriftRounding; }
 
 }  // namespace distlock::core

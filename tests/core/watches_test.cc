@@ -253,7 +253,7 @@ TEST(Watch, ManyStreamsShareTheLooks) {
   EXPECT_EQ(t.broker.Stats().watches, 1u);
 }
 
-// What it knows may be newer than that look.
+// The watch may be newer than that look.
 TEST(Watch, WhoComesDuringALookIsShownTheNextOne) {
   WatchTable t;
   t.Shown(Free());

@@ -10,7 +10,7 @@ import pytest
 from charts import VALUES, objects, render, sidecar_app, tool
 
 VERSIONS = [f"1.{minor}" for minor in range(29, 38)]
-# Of other projects, whose schemas Kubernetes does not have.
+# Other projects' kinds have no schemas in Kubernetes.
 NOT_KUBERNETES = ("monitoring.coreos.com/", "cert-manager.io/")
 VALIDATE = """
 import json, sys, kubernetes_validate

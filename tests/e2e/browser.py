@@ -16,7 +16,7 @@ from proxy import PATIENCE_S
 
 CHROMIUM = shutil.which("chromium")
 PICTURES = pathlib.Path(os.environ["DISTLOCK_SCREENSHOTS"]) if os.environ.get("DISTLOCK_SCREENSHOTS") else None
-# What the page's rules of content refuse is counted, from before its first script.
+# The page counts what its rules of content refuse, from before its first script.
 WITNESS = """window.violations = [];
 document.addEventListener('securitypolicyviolation', e => violations.push(`${e.violatedDirective} ${e.blockedURI}`));"""
 

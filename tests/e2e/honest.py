@@ -131,7 +131,7 @@ async def main():
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     await stdin.read()
     caller.cancel()
-    # What still waits for its ack has taken at least as long as until now.
+    # A heartbeat without its ack has taken at least as long as until now.
     took = sorted(t * 1000 for s in sessions for t in s.took + [boot_now() - at for at in s.sent.values()])
     print(json.dumps({
         "lost": sum(s.lost if not s.ended else s.wanted for s in sessions),

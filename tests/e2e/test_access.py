@@ -111,7 +111,7 @@ def test_a_unix_user_is_whom_the_kernel_names(world):
         assert session.wait_for(session.acquire(spec(here, "user/2")), "granted").fencing_token > 0
         assert failure(tcp.acquire, spec(tcp, "user/3")).code == grpc.StatusCode.UNAUTHENTICATED
         assert failure(tcp.status).code == grpc.StatusCode.UNAUTHENTICATED
-        # Who shows a token is that one, and the user besides.
+        # A token's caller is that one, and the user besides.
         app.acquire(spec(app, "order/1"))
         app.acquire(spec(app, "user/4"))
         assert here.lock("user/4", namespace="shop").holders[0].identity == "token:app"

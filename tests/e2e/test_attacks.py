@@ -6,7 +6,7 @@ import unread_sessions
 from attacks import GROWTH_MB, OWN_MB, is_hardened, most_mb, run_attack
 
 SECONDS, SESSIONS = 1.5, 20
-# What no budget of the acceptor bounds in time.
+# No budget of the acceptor bounds these in time.
 WITH_HARDENED_GRPC = ["priority/unix", "hpack-varint/unix", "ping", "rapid-reset", "acquire-waiting", "watch"]
 
 

@@ -330,7 +330,7 @@ def test_a_shard_on_a_cluster_takes_little_more_memory_than_one_on_a_single_serv
             with open(f"/proc/{brokers[store, shards].popen.pid}/smaps_rollup", encoding="ascii") as rollup:
                 anonymous[shards] = int(re.search(r"Anonymous: +(\d+) kB", rollup.read()).group(1))
         return (anonymous[many] - anonymous[few]) / (many - few)
-    # What starting has taken is given back within a second.
+    # The memory of starting is given back within a second.
     eventually(lambda: a_shard_more("cluster") - a_shard_more("one") <= SHARD_KIB, "a shard of little memory")
     print(f"a shard: {a_shard_more('one'):.0f} KiB on one server, {a_shard_more('cluster'):.0f} on a Cluster")
 

@@ -198,7 +198,7 @@ def test_who_has_said_goodbye_proves_nothing(world, redis):
     assert proofs(daemon) == 0
 
 
-# ---- What proves nothing: the lock is free when the belief has ended, and not before.
+# ---- No proof: the lock is free when the belief has ended, and not before.
 
 def takes_the_validity(daemon, holder, waiting, since):
     handed_over(waiting, holder.believed_until(), holder.wait_for("granted")["token"], since, within=V + 0.25)

@@ -13,7 +13,7 @@ from harness import DISTLOCKD, REPOSITORY, eventually
 README = pathlib.Path(REPOSITORY, "server/web/README.md").read_text(encoding="utf-8")
 TABLE = {reason: (int(status), retry.strip() == "yes") for reason, status, retry in
          re.findall(r"^\| `([A-Z_]+)` \| (\d+) \| (yes)? *\|$", README, re.MULTILINE)}
-# Of streams and sessions alone; tests/web has them.
+# For streams and sessions alone; tests/web has them.
 NEVER_HERE = {"LEASE_LOST", "CANCELLED"}
 POLICY = """
 version: 1

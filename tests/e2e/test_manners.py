@@ -61,7 +61,7 @@ def test_a_broker_without_a_census_tells_of_it_at_its_start(world):
     eventually(lambda: daemon.metric("distlock_store_writable") == 0, "the metric")
 
 
-# ---- Who may drain and force-release ----
+# ---- Rights to drain and force-release ----
 
 def refused(client):
     why = failure(client.force_release, "k")

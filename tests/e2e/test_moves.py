@@ -150,7 +150,7 @@ def test_a_repeated_adoption_takes_it_from_the_first_try(world, redis):
         sessions.append(client.session())
         ids.append(adopt(sessions[-1], grant, client.spec("k"), request_id))
         assert sessions[-1].wait_for(ids[-1], "granted").fencing_token == grant.fencing_token
-    # What happens to the sessions of earlier tries does not touch it.
+    # The fate of the sessions of earlier tries does not touch it.
     sessions[0].goodbye()
     sessions[1].call.cancel()
     for session in sessions[:2]:

@@ -114,7 +114,7 @@ def test_a_lock_that_was_released_is_free_whatever_becomes_of_its_broker(world, 
             left.cont()
 
 
-# ---- Who waits ----
+# ---- Waiters ----
 
 @row("a waiter's stream breaks, or its broker drains")
 def test_a_waiter_whose_stream_breaks_keeps_its_place(world, redis):

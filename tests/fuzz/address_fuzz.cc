@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may be listened on, secrets on their way to a log, and text made safe to show: no text crashes, an accepted
+// Addresses to listen on, secrets on their way to a log, and text made safe to show: no text crashes, an accepted
 // address has a host and a port; what is shown is one line.
 #include <algorithm>
 #include <string>

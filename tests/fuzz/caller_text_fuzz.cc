@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller or the store hands back as opaque text: lease ids (exactly those that were made are taken), holder
-// infos (anything may have been written there), and UTF-8. A lease id is made from the input as well, and mangled.
+// Opaque text that a caller or the store hands back: lease ids (exactly those that were made are taken), holder infos
+// (anything may have been written there), and UTF-8. A lease id is made from the input as well, and mangled.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -65,7 +65,7 @@ void CheckInfo(std::string_view text) {
 
   distlock::core::HolderView view;
   view.info = text;
-  // What is shown to others must be a message that every client can read.
+  // A text shown to others must be a message that every client can read.
   v1::Holder shown;
   DISTLOCK_CHECK(shown.ParseFromString(distlock::contract::HolderOf(view).SerializeAsString()));
 }

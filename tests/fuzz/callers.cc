@@ -115,7 +115,7 @@ void Callers::Command(Stream& stream, const v1::SessionCommand& command) {
     if (!stream.leaving) inputs_.emplace_back(core::Heartbeat{stream.id, seq});
     return;
   }
-  // What breaks the protocol ends the stream.
+  // A breach of the protocol ends the stream.
   if (stream.leaving || command.has_open()) return End(stream.id);
   if (command.has_goodbye()) {
     stream.leaving = true;

@@ -24,7 +24,7 @@ class Callers {
  public:
   explicit Callers(core::Duration validity);
 
-  // What callers do. `slot` names one of a few streams; what it cannot do is ignored. The inputs it causes are taken by
+  // Acts of callers. `slot` names one of a few streams; what it cannot do is ignored. The inputs it causes are taken by
   // NextInput, in order.
   void Session(size_t slot, std::string_view bytes);  // opens the stream when there is none
   void Session(size_t slot, const v1::SessionRequest& request);
@@ -36,7 +36,7 @@ class Callers {
   void Break(size_t slot);  // a stream, or the call that is open longest
   void HeartbeatAll();
 
-  // What the core says.
+  // The core's events.
   void Told(core::Notify notify);
 
   // The next input for the core; false: there is none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must hold for any reply tree that the store's codec is given. Single-threaded.
+// Checks that hold for any reply tree that the store's codec is given. Single-threaded.
 #pragma once
 
 #include <hiredis/hiredis.h>

@@ -178,7 +178,7 @@ class Program {
     return holder;
   }
 
-  // What a broker says about a command of ours, rightly or not.
+  // A broker's event about a command of ours, right or not.
   void HearComposed() {
     v1::SessionEvent event;
     const int link = AnyLink();

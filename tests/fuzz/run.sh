@@ -53,7 +53,7 @@ say "build ${#targets[@]} fuzzers"
 cmake --preset fuzz -B "$build" -DDISTLOCK_UNITY=ON >/dev/null
 cmake --build "$build" --target "${targets[@]/%/_fuzz}" | tail -n 1
 
-# What is found stays outside the repository until --grow.
+# Findings stay outside the repository until --grow.
 found=$build/found
 mkdir -p "$found/log" "$found/crash"
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1

@@ -150,7 +150,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
   }
 }
 
-// Of the kind that the command's script answers with.
+// An outcome that the command's script can answer with.
 ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, Bytes& bytes, Instant now) {
   struct Choose {
     ToyStore& store;
@@ -229,7 +229,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     }
     Outcome operator()(const core::StoreRelease&) const { return core::GiveBackDone{.was_holder = true, .next = {}}; }
     Outcome operator()(const core::StoreWithdraw&) const { return core::GiveBackDone{.next = {}}; }
-    // Nobody waits in a store where every lock is free: the waiters have to ask again.
+    // A store where every lock is free has no waiters: they have to ask again.
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
     Outcome operator()(const core::StoreWatch&) const { return core::WatchDone{}; }
     Outcome operator()(const core::StoreDowngrade&) const {

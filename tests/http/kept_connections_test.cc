@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What clients behind proxies see: connections that are kept, their announced end, and absolute targets.
+// Clients behind proxies: connections that are kept, their announced end, and absolute targets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

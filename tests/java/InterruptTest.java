@@ -126,7 +126,7 @@ final class InterruptTest {
     }
   }
 
-  /** Whoever cancels a future that has a lock already gives that back. */
+  /** A cancel of a future that has a lock already gives that back. */
   private void cancel(CompletableFuture<HeldLock> future, Random dice) throws InterruptedException {
     if (dice.nextBoolean()) future.orTimeout(dice.nextInt(2_000), TimeUnit.MICROSECONDS);
     else LockSupport.parkNanos(dice.nextInt(2_000_000));

@@ -11,7 +11,7 @@ from resp import Connection, ReplyError
 
 LINE = re.search(r"^ACL SETUSER distlock .*$", (LUA / "README.md").read_text(), re.M).group(0)
 ALLOWED = {word[1:] for word in LINE.split() if word.startswith("+")}
-# What connections and start-up need beside the scripts.
+# Connections and start-up need these beside the scripts.
 OUTSIDE = {"evalsha", "script|load", "subscribe", "ssubscribe", "psubscribe", "unsubscribe", "punsubscribe", "ping",
            "scan", "config|get", "info", "role", "wait", "cluster", "asking", "client|setname"}
 

@@ -140,7 +140,7 @@ def test_force_frees_and_hands_on_nothing(lock, redis):
     assert lock.renew((lock, 1, 15_000))[2] == 0 and lock.release(1)[0] == GONE
 
 
-# ---- What the caller's broker knew counts until a time, and the call runs then or later.
+# ---- A call of a broker whose knowledge counts until a time runs then or later.
 
 @pytest.fixture(params=["none", "one that is over"])
 def late(request, lock, redis):

@@ -64,7 +64,7 @@ def test_a_repeat_that_replicas_are_to_confirm_writes(lock, redis, verb, code, w
         assert call()[0] == code and writes(redis) > before
 
 
-# ---- Of servers ----
+# ---- Servers ----
 
 def end_of(census):
     return census.since + census.hold * 1000 if census.since else float("inf")

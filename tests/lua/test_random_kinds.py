@@ -112,7 +112,7 @@ class World:
             if n not in before:
                 assert token > self.best, "tokens grow with each grant"
                 self.best = token
-        # Of those who waited, the ones granted stood in front of all who still wait.
+        # Granted waiters stood in front of all who still wait.
         left = [queue.index(n) for n in waiting if n in queue]
         assert all(not left or queue.index(n) < min(left) for n in holders if n in queue)
         if self.handed_on and waiting:

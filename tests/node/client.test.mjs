@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program sees of its locks, against a broker that misbehaves on command.
+// A program's locks, against a broker that misbehaves on command.
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {inspect} from 'node:util';

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program may expect of a library beside its locks.
+// A library's manners beside its locks.
 import assert from 'node:assert/strict';
 import {mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {hostname, tmpdir, userInfo} from 'node:os';

@@ -28,7 +28,7 @@ function warnings(context) {
   return heard;
 }
 
-/** What a broker would still hold: granted, and neither released nor withdrawn since. */
+/** The holds that a broker still has: granted, and neither released nor withdrawn since. */
 function heldAt(session) {
   const held = new Set();
   for (const one of session.commands) {

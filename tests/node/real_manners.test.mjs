@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program may expect beside its locks, of this package and a real broker together.
+// Manners beside locks, of this package and a real broker together.
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {once} from 'node:events';

@@ -24,7 +24,7 @@ STAGES = [
     Amount("suite", ("product",), 1, 1, "runs", (*WORK, "suite"), quick=("true",), may_repeat=True),
 ]
 '''
-# What it does is in the file `script`, so that a test can change it without changing the code.
+# The file `script` has its steps, so that a test can change them without changing the code.
 WORK = "#!/bin/sh\n. ./script\n"
 
 

@@ -4,7 +4,7 @@ import statistics
 
 from kinds import Amount, Rows, Seeds
 
-# What is shipped in C++ and Lua, and how it is built. The packages for other languages count for the suite.
+# The product: shipped C++ and Lua, and how it is built. The packages for other languages count for the suite.
 PRODUCT = ("server", "lua", "proto", "client/CMakeLists.txt", "client/cpp", "client/cli", "deploy/cmake",
            "CMakeLists.txt", "CMakePresets.json")
 # The part of it that the simulation is linked from: it has brokers' fronts and clients of its own.

@@ -30,7 +30,7 @@ message GetThingRequest {}
 message GetThingResponse {}
 """
 
-# What is replaced by what, and the problem that must be found.
+# Each text, its replacement, and the problem that must be found.
 BAD = [
     ("  // of the grant", "", "Thing.fencing_token: has no comment"),
     ("// What it is.\n", "", "Thing: has no comment"),

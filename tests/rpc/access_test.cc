@@ -67,7 +67,7 @@ TEST(Access, ADenialSaysWhoWhatAndWhichRule) {
   EXPECT_EQ(listed.error_message(), "uid:7 may not list default:*: no rule allows it; allowed are shop:*");
 }
 
-// Whoever may take a lock keeps others from it while he renews it; a min_hold keeps them from it without him.
+// A caller may keep others from a lock while he renews it; a min_hold keeps them from it without him.
 TEST(Access, AMinHoldNeedsItsOwnRightBesides) {
   Guarded guarded("rules:\n- {name: r, who: ['uid:7'], locks: ['*'], may: [acquire]}\n");
   v1::LockSpec nightly = Spec("nightly");
@@ -255,7 +255,7 @@ TEST(Access, OpenStreamsFollowTheNewPolicy) {
   v1::WatchLockResponse seen;
   ASSERT_TRUE(watch->Read(&seen));
 
-  // What is held stays, and cannot be taken again.
+  // The held lock stays, and cannot be taken again.
   guarded.Use("rules:\n- {name: r, who: ['uid:7'], locks: ['default:b'], may: [acquire]}\n");
   while (watch->Read(&seen)) {
   }
@@ -263,7 +263,7 @@ TEST(Access, OpenStreamsFollowTheNewPolicy) {
   EXPECT_EQ(Try(session, 3, Spec("c")).refused().reason(), v1::REFUSAL_REASON_PERMISSION_DENIED);
   EXPECT_TRUE(Try(session, 4, Spec("b")).has_granted());
 
-  // Whoever may take nothing at all has no stream either.
+  // A caller that may take nothing has no stream either.
   guarded.Use("rules:\n- {name: r, who: ['uid:7'], locks: ['*'], may: [look]}\n");
   EXPECT_EQ(session.Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_TRUE(guarded.broker->Await([](const core::BrokerStats& stats) { return stats.leases == 0; }));
@@ -350,7 +350,7 @@ TEST(Quota, StreamsLeasesWaitersAndRateAreOfTheCaller) {
   auto second = std::make_unique<TestSession>(broker.locks());
   ASSERT_TRUE(Try(first->Open(), 2, Spec("a")).has_granted());
   ASSERT_TRUE(Try(second->Open(), 2, Spec("b")).has_granted());
-  // Of both sessions together.
+  // For both sessions together.
   const v1::SessionEvent over = Try(*second, 3, Spec("c"));
   EXPECT_EQ(over.refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
   EXPECT_THAT(over.refused().message(), HasSubstr("uid:7 holds 2 locks of 2"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the server knows of its callers, and what it does about those that cost too much.
+// The server knows its callers, and acts against those that cost too much.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the gRPC that is linked does about frames that cost more than they carry.
+// The linked gRPC defends itself against frames that cost more than they carry.
 #include "rpc/frame_defence.h"
 
 #include <gmock/gmock.h>

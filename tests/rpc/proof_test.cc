@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller may do on a stream when what proved its identity has ended.
+// A caller's rights on a stream when what proved its identity has ended.
 #include <gmock/gmock.h>
 
 #include <functional>

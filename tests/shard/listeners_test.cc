@@ -39,7 +39,7 @@ TEST(Listeners, EachHearsOfATurnOnceInOrder) {
   EXPECT_TRUE(listeners.TakeTold().empty());
 }
 
-// What crosses the end of a call must be heard: a grant is given back by whoever asked for it.
+// Events that cross the end of a call must be heard: a grant is given back by whoever asked for it.
 TEST(Listeners, DetachedHearsWhatIsGatheredAndNothingMoreAndIsLetGo) {
   Listeners listeners(7);
   auto sink = std::make_shared<Recorder>();

@@ -115,7 +115,7 @@ void ModelServer::Turn() {
   for (const auto& [client, connection] : connections) connection->Deliver();
 }
 
-// What was flushed before the connection was closed still arrives.
+// Bytes flushed before the connection was closed still arrive.
 void ModelServer::Run(int client, Connection& connection) {
   if (!connection.is_over() && !connection.connected()) connection.Connect();
   const std::string bytes = connection.TakeFlushed();

@@ -29,7 +29,7 @@ class ModelServer : public store::Dialer, public std::enable_shared_from_this<Mo
 
   // While it is away, it has no connection and takes none. Its data stays.
   void SetAway(bool away);
-  // What a store is told of a server that is away.
+  // A store is told this of a server that is away.
   static constexpr const char* kAway = "the modelled server is away";
 
   std::shared_ptr<store::Transport> Dial(const store::ServerAddress& address, store::Transport::Owner* owner) override;

@@ -124,7 +124,7 @@ void ModelStore::Stop() {
   uv_close(reinterpret_cast<uv_handle_t*>(&nudged_), nullptr);
 }
 
-// ---- What the test does to it ----
+// ---- Acts of the test ----
 
 void ModelStore::OnStoreInput(core::Input&& input) {
   if (auto* reply = std::get_if<core::StoreReply>(&input)) NoteReply(*reply);

@@ -86,7 +86,7 @@ if [ -n "$for" ]; then
 fi
 seed=${seed:-1}
 
-# What shows a bug of such simulations.
+# The program that shows such a bug.
 program_of() {
   case "$1" in
     ballot*) echo sim_quorum_test ;;

@@ -94,7 +94,7 @@ class BallotTest : public testing::Test {
     Step(Tick{});
   }
 
-  // What the server is asked and has not answered; the first of it is answered.
+  // The command that the server has not answered; the first of them is answered.
   template <typename Command>
   bool IsAsked(NodeIndex node) const {
     return !sent_[node].empty() && std::holds_alternative<Command>(sent_[node].front().command);

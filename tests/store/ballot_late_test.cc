@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ballot sends may come late: it names what it means, and nothing that comes later.
+// The ballot's commands may come late: each names what it means, and nothing that comes later.
 #include <utility>
 
 #include "ballot_fixture.h"
@@ -8,7 +8,7 @@
 namespace distlock::store::ballot {
 namespace {
 
-// What is sent may come late, when the same owner has the lock by a later request.
+// A command may come late, when the same owner has the lock by a later request.
 TEST_F(BallotTest, WhatATryOwesNamesWhatItHasAskedForAndNothingLater) {
   const core::StoreAcquire once{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30)};
   Step(once);

@@ -39,7 +39,7 @@ TEST_F(BallotTest, SuchAVoteIsYieldedOnceARoundThatBeganLaterShowsTheHolder) {
   EXPECT_EQ(CountAsked<YieldVote>(), 1u);
 }
 
-// Nobody can use a vote while another has enough of them: readers would hand it round.
+// A vote is of no use while another has enough of them: readers would hand it round.
 TEST_F(BallotTest, AVoteIsHandedOnOnlyIfNobodyHasAQuorum) {
   Wait(2);
   Answer(0, Behind(1));

@@ -297,7 +297,7 @@ TEST_F(CensusTest, DataThatWereDeletedAreHeldOffAnew) {
   EXPECT_EQ(Told(census_), kOpenText);
 }
 
-// Of a Cluster's node, whose keys are those of a slot that it has.
+// A Cluster's node has the keys of a slot of its own.
 TEST_F(CensusTest, UnderOtherKeysNothingIsMissed) {
   census_.Meet({.identity = "a:1", .aof_always = true});
   census_.OnCount(Counted(seconds(1), {}, {}), kHere);

@@ -83,7 +83,7 @@ TEST_F(CheckStoreTest, FullServerIsAWarning) {
 }
 
 TEST_F(CheckStoreTest, EachMissingRightShowsBeforeServing) {
-  // What only other topologies, rare paths or niceties need.
+  // Only other topologies, rare paths or niceties need these.
   const std::vector<std::string> optional = {"-@all", "resetchannels", "+type",       "+exists",        "+zrank",
                                              "+scan", "+ping",         "+config|get", "+client|setname"};
   EXPECT_TRUE(Check(LimitedUser(admin_, server_->Url())).ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the store of a Cluster does when a node answers where a lock is instead of running the command.
+// The store of a Cluster when a node answers where a lock is instead of running the command.
 #include <set>
 
 #include "played_cluster.h"

@@ -96,7 +96,7 @@ ClusterServers::~ClusterServers() {
   }
 }
 
-// What a node has on its disk that has been in the Cluster before: so nobody needs to introduce them to each other.
+// The disk of a node that has been in the Cluster before: so nobody needs to introduce them to each other.
 std::string ClusterServers::NodesFile(int of) const {
   std::string text;
   for (int i = 0; i < kNodes; ++i) {

@@ -261,7 +261,7 @@ TEST_F(ClusterStoreTest, APrimaryThatIsCutOffGoesOnForOneAndAHalfNodeTimeouts) {
   EXPECT_EQ(told.front(), "38500") << "30 s, 7.5 s, and a turn of its timer";
 }
 
-// ---- What is said at the start ----
+// ---- Words at the start ----
 
 TEST_F(ClusterStoreTest, WarnsOnceOfLeasesThatNoFailoverSparesAndOfFullCoverage) {
   node_timeout_ = "15000";

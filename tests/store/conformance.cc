@@ -375,7 +375,7 @@ TEST_P(StoreConformance, NothingIsDeliveredAfterStopAndQuestionsAreCancelled) {
   ASSERT_TRUE(view && page);
   EXPECT_EQ(view->status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(page->status().code(), absl::StatusCode::kCancelled);
-  // What comes later would have come by the time that another broker has connected and has its answer.
+  // A late answer would have come by the time that another broker has connected and has its answer.
   Broker b = MakeBroker(kBrokerB);
   const core::StoreReply reply = Ask(b, 1, MakeAcquire(1, Lock("k"), Owner(2)));
   // A Cluster's node may still have had an answer about its slots to give: when it finds that nobody takes that any

@@ -31,9 +31,9 @@ class StoreWorld {
   virtual ~StoreWorld() = default;
   // Not started. The world outlives it.
   virtual std::unique_ptr<Store> MakeStore(const LockOptions& locks) = 0;
-  // Of several servers: each of them takes the store's commands.
+  // Several servers: each of them takes the store's commands.
   virtual bool IsReady(const Store&) { return true; }
-  // Of several servers: each of them has answered what the store has sent.
+  // Several servers: each of them has answered what the store has sent.
   virtual bool IsSettled(const Store&) { return true; }
   // Lets things happen until done() holds. False when that has not come within 20 s by the world's clock.
   [[nodiscard]] virtual bool RunUntil(const std::function<bool()>& done) = 0;
@@ -45,7 +45,7 @@ class StoreWorld {
   virtual void HangUp() = 0;
 };
 
-// What decides which cases run in a world.
+// Traits that select the cases of a world.
 struct WorldTraits {
   bool virtual_time = false;  // time passes when the case says so, so half a minute costs nothing
   bool one_server = true;     // it has all locks
@@ -110,7 +110,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   }
   absl::StatusOr<LockView> Inspect(Broker& broker, const core::LockName& name, uint32_t max_waiters = 10);
 
-  // Of Lock("k"), by n of Owner(n), in order; 0 is nobody, for whom it is blocked.
+  // For Lock("k"), by n of Owner(n), in order; 0 is nobody, for whom it is blocked.
   std::vector<int> HoldersOf(Broker& broker);
   std::vector<int> WaitersOf(Broker& broker);
   core::RenewResult RenewAs(Broker& broker, const core::OwnerId& owner, uint64_t token);

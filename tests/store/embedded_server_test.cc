@@ -206,7 +206,7 @@ TEST(EmbeddedServer, TheNextOneRemovesWhatKilledOnesLeft) {
 }
 
 TEST(EmbeddedServer, InheritsNoDescriptor) {
-  // Of somebody who forgot close-on-exec.
+  // Somebody forgot close-on-exec.
   const int leaky = open("/dev/null", O_RDONLY);
   const auto server = StartServer();
   for (const auto& fd : fs::directory_iterator(Cat("/proc/", server->pid(), "/fd"))) {

@@ -33,7 +33,7 @@ TEST(StoreError, SaysWhatRan) {
        ErrorClass::kFull},
       {"ERR Error running script (call to f_ab): @user_script:12: -READONLY You can't write.",
        ErrorClass::kWrongServer},
-      // Of one item of a batch, as Redis 6 hands it to redis.pcall.
+      // An item of a batch, as Redis 6 hands it to redis.pcall.
       {"@user_script: 37: -OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::kFull},
       {"@user_script: 37: -READONLY You can't write against a read only replica.", ErrorClass::kWrongServer},
       {"@user_script: 37: -NOAUTH", ErrorClass::kUnknown},

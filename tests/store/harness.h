@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the store's tests share: a loop that runs until something is true, a listener that remembers, an administrator's
+// The store's tests share this: a loop that runs until something is true, a listener that remembers, an administrator's
 // connection, and names of locks and owners. One thread.
 #pragma once
 

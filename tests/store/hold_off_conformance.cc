@@ -36,7 +36,7 @@ TEST_P(StoreConformanceOfPrimaries, AServerThatIsNewGrantsNobodyALock) {
   AskFor<core::AcquireHeld>(b, 1, MakeAcquire(1, Lock("free"), Owner(5)));
 }
 
-// Of a lock that somebody has he is in the way, unless one could join him.
+// The holder of a lock is in the way, unless one could join him.
 TEST_P(StoreConformanceOfPrimaries, OnlyWhoWouldFitIsToldOfTheHoldOff) {
   Broker before = MakeBroker(kBrokerB);  // without hold-offs
   Do<core::AcquireGranted>(before, MakeAcquire(0, Lock("written"), Owner(1)));

@@ -122,7 +122,7 @@ class KnowledgeAgeTest : public testing::Test, public StoreListener {
     }
     return kept;
   }
-  // Of the latest connection that is no channel's.
+  // For the latest connection that is no channel's.
   const std::vector<std::string>& commands() const { return net_.dialer->dialed.at(link_)->commands; }
 
   size_t LatestLink() const {

@@ -94,7 +94,7 @@ class LateCopies : public testing::Test {
     Copies all;
     const auto encode = [this](const core::StoreCommand& one) { return codec_.Encode(one).bytes; };
     (AddCopies<std::variant_alternative_t<I, core::StoreCommand>>(had, all, encode), ...);
-    // Of an item of a batch, too.
+    // For an item of a batch, too.
     for (const auto& one : CopiesOf<core::StoreAcquire>(had)) all.push_back(codec_.EncodeBatch({one}).bytes);
     for (const auto& one : CopiesOf<core::StoreRelease>(had)) {
       if (one.block == Duration::zero() && !one.ends_min_hold) all.push_back(codec_.EncodeBatch({one}).bytes);

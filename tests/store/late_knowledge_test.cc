@@ -86,7 +86,7 @@ class LateKnowledge : public testing::Test {
   Codec codec_{LockOptions{.broker_id = "00000000000000b1", .queue_slot = seconds(60)}, sim::KnownClock()};
 };
 
-// What its broker may have sent before it was late, about a lock with a holder and one who waits.
+// A command that its broker sent before it was late, about a lock with a holder and one who waits.
 struct Case {
   const char* name;
   std::function<core::StoreCommand(uint64_t token)> command;

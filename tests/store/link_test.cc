@@ -90,7 +90,7 @@ TEST_F(LinkTest, AResetInTheMiddleOfAReplyEndsEachCommandOnce) {
     const size_t before = seen_.Count<core::StoreReply>();
     ASSERT_TRUE(loop_.RunUntil([&] { return seen_.Up(); }));
     proxy.ResetAfterReplyBytes(bytes);
-    // Of one lock, so that none goes with another in a call.
+    // For one lock, so that none goes with another in a call.
     for (core::OpId op = first; op < first + 20; ++op) store_->Submit(MakeAcquire(op, Lock(Cat(first)), Owner(1)));
     store_->Flush();
     ASSERT_TRUE(AwaitReplies(before + 20));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who gets a lock next, as the suite asks for it.
+// A lock's next holders, as the suite asks for it.
 #include <algorithm>
 #include <chrono>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What min_hold is for: a job that several hosts start at about the same time runs once a period. Hosts ask, run and
+// The use of min_hold: a job that several hosts start at about the same time runs once a period. Hosts ask, run and
 // release through two brokers, in virtual time.
 #include <gtest/gtest.h>
 

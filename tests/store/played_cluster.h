@@ -100,7 +100,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     Pass(milliseconds(2));
     return words;
   }
-  // What the last answer says of why the command was not run; "": it says another thing.
+  // The last answer's reason why the command was not run; "": it says another thing.
   std::string Cause() const {
     const auto* failed = replies_.empty() ? nullptr : std::get_if<core::StoreFailed>(&replies_.back().outcome);
     return failed == nullptr ? "" : failed->cause;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What sentinels answer, read and judged.
+// Answers of sentinels, read and judged.
 #include "store/sentinel/sentinel_answer.h"
 
 #include <gtest/gtest.h>

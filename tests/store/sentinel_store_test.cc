@@ -26,7 +26,7 @@ struct Played {
   bool silent = false;   // takes commands and answers nothing
   std::string role = "master";
   std::string refusal;  // of every script
-  // Of a sentinel: the host of the primary that it shows, "" for none of that name.
+  // For a sentinel: the host of the primary that it shows, "" for none of that name.
   std::string primary;
   uint64_t epoch = 1;
   int replicas = 2;

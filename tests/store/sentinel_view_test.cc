@@ -188,7 +188,7 @@ TEST_F(SentinelViewTest, WithoutSentinelsThePrimaryStays) {
   EXPECT_EQ(primary(), "b");
 }
 
-// What a sentinel said on a connection that is gone says nothing now.
+// A sentinel's answer on a connection that is gone says nothing now.
 TEST_F(SentinelViewTest, ALostSentinelDoesNotCount) {
   Make(3, false);
   Says(0, "a", 5);

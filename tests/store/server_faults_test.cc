@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a real server answers when it cannot, or must not, do what is asked.
+// A real server's answers when it cannot, or must not, do what is asked.
 #include <sys/socket.h>
 
 #include "proxy.h"

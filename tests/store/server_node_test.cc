@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What a server says of itself, and how many listeners PUBLISH finds.
+// A server's facts, and how many listeners PUBLISH finds.
 struct PlayedServer {
   std::string run_id;
   std::string role = "master";
@@ -221,7 +221,7 @@ TEST_F(ServerNodeTest, AChannelAtAReplicaIsMadeAnewLessAndLessOften) {
   EXPECT_TRUE(wire(1).open());
 }
 
-// What is known of a clock that is not heard of gets wider, until every acquire would be refused as late.
+// Knowledge of a clock that is not heard of gets wider, until every acquire would be refused as late.
 TEST_F(ServerNodeTest, TheServersClockIsAskedForWhileNothingElseIs) {
   store_.Start(this);
   Play(0, kOld);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of which leases the broker warns, because they run out at an old primary that goes on.
+// The broker warns of leases that run out at an old primary that goes on.
 #include <gtest/gtest.h>
 
 #include "store/redis/census.h"
@@ -17,7 +17,7 @@ constexpr Duration kTtl = seconds(30);
 
 HoldOffOptions Three() { return {.kind = Kind::kAuto, .longest_ttl = kTtl, .nodes = 3, .can_fail_over = true}; }
 
-// What is said of leases that an old primary outlasts.
+// The warning of leases that an old primary outlasts.
 std::string Warned(HoldOffOptions options, Duration usual_ttl, Duration max_lag, int wait_replicas = 0) {
   Census census(options, wait_replicas);
   census.Meet({.identity = "a:1", .replicas = 2, .min_replicas = max_lag > Duration::zero(), .max_lag = max_lag});

@@ -168,7 +168,7 @@ TEST_F(VirtualLinkTest, ASilenceWhileNotReadyIsTheConnectTimeouts) {
   EXPECT_EQ(dials(), 2u);
 }
 
-// What was sent to the old server is unknown, even though it may still answer.
+// Commands to the old server are unknown, even though it may still answer.
 TEST_F(VirtualLinkTest, AMoveLeavesTheOldServerAtOnce) {
   Start();
   Send("a");

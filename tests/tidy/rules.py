@@ -16,9 +16,9 @@ GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_
 NOT_OURS = (".git", "build", "dist", "node_modules", "__pycache__", ".pytest_cache", ".cache")
 OTHERS = "proto/third_party/"  # files of other projects stay as those wrote them
 
-# What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
-# where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
-# what lies in server/store itself.
+# Each room's permitted includes of the project, and the outside worlds that it must not include: heads of names, or
+# ends where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is
+# only what lies in server/store itself.
 SERVER_ROOMS = ("core", "access", "contract", "acceptor", "http", "store", "shard", "rpc", "web", "ops", "main", "lua",
                 "peer", "text")
 GRPC = ("grpc", "google/", "distlock/")
@@ -101,7 +101,7 @@ MAY_INCLUDE = {
     "server/main": (set(SERVER_ROOMS) | {"rpc/authorizer", "store/embedded", "store/open_store"}, ("hiredis",)),
     # A program on the client library, with no stubs of its own.
     "client/cli": (set(), STUBS + ("hiredis", "uv.h")),
-    # What a policy says is the same with and without a broker.
+    # A policy means the same with and without a broker.
     "client/cli/access_commands": ({"access"}, STUBS + ("hiredis", "uv.h")),
     "client": (set(), ("hiredis", "uv.h")),
 }

@@ -41,7 +41,7 @@ int StatusOf(const http::Request& request) {
 TEST(Routes, EachIsACallOfTheContract) {
   for (const Route& route : kRoutes) {
     const auto* method = MethodOf(route);
-    // What is not linked into this test is not known here.
+    // A service not linked into this test is unknown.
     if (route.service != "distlock.v1.LockService") continue;
     ASSERT_NE(method, nullptr) << route.call;
     EXPECT_FALSE(method->client_streaming()) << route.call;

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What only the broker, the command line and the tests need. The broker finds the rest, such as hiredis, by pkg-config,
+# Only the broker, the command line and the tests need these. The broker finds the rest, such as hiredis, by pkg-config,
 # which gRPC's own package file needs, too.
 NOT_NEEDED = ("CLI11", "prometheus-cpp", "Curses", "GTest", "benchmark", "nlohmann_json",
               "rapidcheck", "Python3")

@@ -76,7 +76,7 @@ TEST(OutboxTest, ConflatesAcrossTakes) {
   EXPECT_EQ(PackAll(outbox).events_size(), 2);
 }
 
-// Who has asked for very much hears of its heartbeats all the same.
+// A client with very many requests hears of its heartbeats all the same.
 TEST(OutboxTest, AnAckOvertakesWhatSaysNothingOfALease) {
   Outbox outbox(100);
   EXPECT_TRUE(outbox.Push(Out(1, AtRisk("before"))));

@@ -137,7 +137,7 @@ class SlowObserver final : public CallObserver {
   std::atomic<uint64_t> refused = 0;
 };
 
-// Of commands that no shard has to see: what is refused where it is read.
+// Commands that no shard has to see are refused where they are read.
 TEST(SessionLimits, OthersAreServedBesideAMessageOfMistakes) {
   constexpr uint64_t kMistakes = 3000;
   SlowObserver observer;

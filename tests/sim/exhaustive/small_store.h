@@ -30,7 +30,7 @@ class SmallStore {
 
   // One for all brokers of this room: here nothing drifts and nothing is late in between.
   const store::ServerClock& clock() const { return clock_; }
-  // Who has the lock now; the owner of zeros is nobody, kept out by a lock_delay.
+  // The lock's holder; the owner of zeros is nobody, kept out by a lock_delay.
   std::optional<core::HolderView> Holder() const;
   size_t Waiters() const;
   // Whether any key has changed since this was last asked.

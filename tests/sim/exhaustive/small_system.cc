@@ -23,7 +23,7 @@ core::BrokerConfig Config() {
   return config;
 }
 
-// What an input is, for the history of a core. Numbers of kinds and brokers' own numbers say all about most.
+// Digests an input for the history of a core. Numbers of kinds and brokers' own numbers say all about most.
 template <typename... Parts>
 Digest Made(const Parts&... parts) {
   Digest digest;
@@ -84,7 +84,7 @@ void SmallSystem::LogText(const std::string& text) const {
   log_("  " + std::to_string((now_ - kDawn) / std::chrono::microseconds(1)) + " us: " + text);
 }
 
-// ---- What may happen ----
+// ---- Possible steps ----
 
 bool SmallSystem::CanClient(Verb verb, const SmallClient& client) const {
   const bool listens = !client.broken();

@@ -31,7 +31,7 @@ class SmallSystem {
   SmallSystem(const SmallSystem&) = delete;
   SmallSystem& operator=(const SmallSystem&) = delete;
 
-  // What may happen next.
+  // Steps that may be next.
   std::vector<Action> Enabled() const;
   // One of these.
   void Do(Action action);
@@ -102,7 +102,7 @@ class SmallSystem {
   }
   void LogText(const std::string& text) const;
 
-  // Of Finish.
+  // For Finish.
   bool DeliverAll();
   bool EverybodyServed() const;
   void LetGo();

@@ -104,7 +104,7 @@ void CheckDowngradeHadReason(const Tenure& tenure, Report& report) {
 void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& report) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const LeaseTerms& terms = index.TermsOf(tenure);
-  // Of several locks in one request, those that were taken first are released when another is refused.
+  // A request for several locks releases those that it took first when another is refused.
   if (!index.history.calm || terms.detached || terms.max_hold_ns > 0 || (terms.together && tenure.told == kNotSeen))
     return;
   if (tenure.freed == kNotSeen || tenure.how != FreedHow::kReleased) return;

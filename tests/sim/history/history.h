@@ -32,7 +32,7 @@ enum class RecordKind : uint8_t {
   kFreed,       // it does not hold the lock any more [code: FreedHow]; `token`, or 0: any
   kDowngraded,  // it held the lock EXCLUSIVE, and holds it SHARED from now on
   kForced,      // an administrator has begun to take the lock from it
-  // Of the run.
+  // Events of the run:
   // A fault [code: FaultKind; value: its duration in ns; for kStoreClock, the size of the step]. `actor`: the faulty
   // process; `lock`: the only lock that it concerns, or -1.
   kFault,
@@ -155,7 +155,7 @@ inline bool MayShare(const LeaseTerms& a, const LeaseTerms& b) {
 }
 
 struct History {
-  // Of the whole run.
+  // The whole run.
   bool calm = false;  // no fault at all: no loss, no false alarm, arrival order is strict, hand-off is prompt
   int64_t validity_ns = 0;
   int64_t longest_ttl_ns = 0;  // with lock_delay

@@ -103,7 +103,7 @@ class Index {
   int64_t quiet = kForEver;
   int64_t end = 0;  // the last record
 
-  // Of a kGranted or kTook.
+  // For a kGranted or kTook.
   const Tenure& Named(const Record& record) const {
     int32_t i = fates[static_cast<size_t>(record.lease)].first;
     while (tenures[static_cast<size_t>(i)].token != record.token) i = tenures[static_cast<size_t>(i)].next;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the store had of each lock, from moment to moment, by its own records. Only where the store is observed.
+// The store's state of each lock, from moment to moment, by its own records. Only where the store is observed.
 #pragma once
 
 #include <cstdint>

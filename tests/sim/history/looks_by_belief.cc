@@ -9,7 +9,7 @@
 namespace distlock::sim {
 namespace {
 
-// What is over since a moment at which that was known to a client.
+// A belief that is over since a moment at which a client knew it.
 struct Over {
   int64_t since = kNotSeen;
   std::string why;

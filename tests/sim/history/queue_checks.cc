@@ -24,7 +24,7 @@ struct LockState {
   int64_t told_by = kNotSeen;     // until when no waiter need know of that
 };
 
-// What is wrong with brokers so long before a place is lost may be its cause.
+// A fault of brokers so long before a place is lost may be its cause.
 constexpr int64_t kMoveTime = 10'000'000'000;
 
 // ADAPTIVE: newcomers may come first for so long.

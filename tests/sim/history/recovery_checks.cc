@@ -50,8 +50,8 @@ bool LeavesBrokersWell(FaultKind kind) {
   }
 }
 
-// Of the connections that matter to this lease and broke in [from, until]: when the last one was found to be broken.
-// kForEver: another fault happened, so that the broker that requested the lock may be gone or unable to release it.
+// When the last connection that matters to this lease and broke in [from, until] was found to be broken. kForEver:
+// another fault happened, so that the broker that requested the lock may be gone or unable to release it.
 int64_t ReconnectedAt(const Index& index, const LeaseTerms& terms, int64_t from, int64_t until) {
   int64_t latest = from;
   for (const Trouble& trouble : index.troubles) {

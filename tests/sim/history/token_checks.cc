@@ -79,7 +79,7 @@ void CheckGrants(const Index& index, Report& report) {
             TellOrder(index, *first, tenure, " was given", report);
           }
         } else if (index.history.slots_move && expired[static_cast<size_t>(record.lock)] == record.lease) {
-          // Nobody had the lock meanwhile.
+          // The lock was free meanwhile.
         } else if (!index.Forgot(record.lock, tenure.took, record.at_ns)) {
           report.Add("I2", record.lock, {record.lease}, record.at_ns,
                      report.Lease(record.lease) + " was given " + report.Lock(record.lock) + " a second time with " +

@@ -105,7 +105,7 @@ class Build:
             source = generated
         else:
             source = self._here(source)
-        # What was changed may well be unused now.
+        # The change may well leave something unused.
         run(f"{self._here(command.replace(one, out))} {source} -Wno-error", self.folder)
 
     def _link_with(self, affected):

@@ -76,7 +76,7 @@ void Wire::Connect() {
   run_ = server_.run;
   ever_open_ = true;
   TellFitness();
-  // What the preparation of a connection shows is told before the server takes part.
+  // The news of a connection's preparation is told before the server takes part.
   if (step) owner_->OnInput(ballot::NodeClockStep{node_, *step, clock_});
   owner_->OnInput(ballot::NodeUp{node_, forgot, clock_});
   owner_->OnChannelUp();
@@ -190,7 +190,7 @@ void Wire::Break(Duration away) {
   open_ = false;
   server_.model.Disconnect(client_);
   server_.model.Disconnect(subscriber());
-  // What is on its way may arrive all the same, and nobody hears of it.
+  // Bytes on their way may arrive all the same, and nobody hears of it.
   if (!arrives_from_.contains(generation_)) {
     if (dice_.Chance(0.4)) {
       lost_.insert(generation_);

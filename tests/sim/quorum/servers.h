@@ -25,7 +25,7 @@ using core::Duration;
 using core::Instant;
 namespace ballot = store::ballot;
 
-// What a connection carried arrives by then, or never.
+// A connection's bytes arrive by then, or never.
 inline constexpr Duration kMostLate = std::chrono::seconds(20);
 
 // True time, and what is to happen in it.
@@ -96,7 +96,7 @@ class Server {
   Course& course_;
 };
 
-// What one broker has to one server: a connection for commands and one for notices.
+// A broker's way to one server: a connection for commands and one for notices.
 class Wire {
  public:
   class Owner {

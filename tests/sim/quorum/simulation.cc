@@ -238,7 +238,7 @@ void Simulation::OneFault() {
   }
 }
 
-// Of one broker: its connection to one server, or its path to all of them.
+// For one broker: its connection to one server, or its path to all of them.
 void Simulation::WireFault(size_t node) {
   const auto number = static_cast<size_t>(dice_.Roll(static_cast<int>(brokers_.size())));
   const bool all = dice_.Chance(paths_ ? 0.8 : 0.4);
@@ -304,7 +304,7 @@ void Simulation::OnDone(Request& request, const std::string& how) {
   if (request.repeats > 0) Repeat(request);
 }
 
-// What every server has, for the log.
+// Logs all that every server has.
 void Simulation::LogServers() {
   for (auto& server : servers_) {
     server->Sync();

@@ -40,7 +40,7 @@ class SmallSystem {
   std::vector<int> Choices() const;
   void Take(int choice);
   std::string NameOf(int choice) const;
-  // Of what every process has heard, in its order: equal for two orders of steps that nobody can tell apart.
+  // A digest of each process's news, in its order: equal for two orders of steps that nobody can tell apart.
   uint64_t digest() const;
   // Lets everything else happen, and time pass, until both clients are done.
   void Finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What befalls connections of a broker.
+// Faults of a broker's connections.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ struct Asked {
   uint64_t number = 0;    // of the request; grows with each of that broker
 };
 
-// Of the owner's hold under `holder_key`; none: the owner has no hold there, or the hold has no mark. Any thread that
+// For the owner's hold under `holder_key`; none: the owner has no hold there, or the hold has no mark. Any thread that
 // may use the model.
 std::optional<Asked> AskedBy(const RedisModel& model, std::string_view holder_key, const core::OwnerId& owner);
 

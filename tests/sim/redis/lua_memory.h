@@ -3,8 +3,8 @@
 // Memory for one lua_State. Lua makes many small allocations, and names the size when it frees a block: lists of free
 // blocks by size make a script call a third faster than malloc does.
 //
-// What a script call leaves behind is garbage, and to collect it costs a fifth of the call. So the blocks lie in one
-// region, whose beginning can be kept: to go back to it is to copy it, and is cheap for many calls at once.
+// A script call leaves garbage behind, and to collect it costs a fifth of the call. So the blocks lie in one region,
+// whose beginning can be kept: to go back to it is to copy it, and is cheap for many calls at once.
 //
 // Thread: that of the lua_State.
 #pragma once
@@ -23,7 +23,7 @@ namespace distlock::sim {
 
 class LuaMemory {
  public:
-  // What is never touched costs address space only.
+  // Untouched memory costs address space only.
   static constexpr size_t kRegion = size_t{64} << 20;
 
   LuaMemory() : region_(new std::byte[kRegion]) {}

@@ -89,7 +89,7 @@ void Mischief::Do(const Action& action) {
   }
 }
 
-// What happens to the server as a whole, its connections and its data.
+// Strikes the server as a whole, its connections and its data.
 bool Mischief::DoToServer(const Action& action) {
   const int listener = action.broker % kBrokers;
   // Mostly its own, so that now and then several hear the same.

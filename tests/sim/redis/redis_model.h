@@ -74,7 +74,7 @@ class RedisModel {
   // SUBSCRIBE and UNSUBSCRIBE take one channel a call, since a call has one reply.
   store::ReplyPtr Execute(int client, const Argv& argv);
 
-  // Of a Cluster's node: asked for each command of a script; on false it fails for a key that is not here. Unset: all
+  // For a Cluster's node: asked for each command of a script; on false it fails for a key that is not here. Unset: all
   // keys are here.
   void GateScripts(std::function<bool(std::span<const std::string_view> command)> may_run);
 
@@ -138,10 +138,10 @@ class RedisModel {
   bool is_replica() const;
   // The replicas that follow it, as INFO shows each: "ip=..,port=..,state=online,offset=..,lag=..".
   void SetReplicas(std::vector<std::string> lines);
-  // What CONFIG GET shows of min-replicas-to-write and min-replicas-max-lag. To refuse writes is the caller's part.
+  // CONFIG GET shows these as min-replicas-to-write and min-replicas-max-lag. To refuse writes is the caller's part.
   void SetMinReplicas(int count, int max_lag_seconds);
 
-  // What INFO and CONFIG GET show of appendonly, appendfsync ("always", "everysec", "no") and
+  // INFO and CONFIG GET show these as appendonly, appendfsync ("always", "everysec", "no") and
   // no-appendfsync-on-rewrite. What a restart loses is the caller's part.
   void SetPersistence(bool appends, std::string to_disk, bool rewrites_unsynced = false);
 

@@ -28,7 +28,7 @@ class BrokerProcess : public Process, private store::StoreListener {
   ~BrokerProcess() override;
 
   void Start();
-  // Of its life, or of its last one.
+  // The start of its life, or its last one.
   Instant started_at() const { return started_at_; }
   void Kill(Duration heard_within);
   // Kills it and starts it again.

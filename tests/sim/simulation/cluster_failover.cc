@@ -167,7 +167,7 @@ void ClusterFailover::Restart(ClusterNode& node, Memory memory) {
   NotePromoted(node, down + ClusterNode::kRejoins + hold_off() + node.StaleWaits() + seconds(5));
 }
 
-// ---- What the other nodes do ----
+// ---- The other nodes ----
 
 ClusterNode* ClusterFailover::Candidate(const ClusterNode& old) {
   std::vector<ClusterNode*> fit;
@@ -255,7 +255,7 @@ void ClusterFailover::DemoteLater(ClusterNode& node, Duration after) {
   env_.time.After(after, [this, &node] {
     if (&node == &PrimaryOf(node)) return;
     const bool reached = node.alive() && !CutAway(env_, node);
-    // What reaches a node that stands still lies in its socket: it hears of it when it goes on, behind the commands
+    // A demotion of a node that stands still lies in its socket: it hears of it when it goes on, behind the commands
     // that came before, and even if it is cut off by then.
     if (reached) node.Post([this, &node] { Demote(node); });
     // It may be killed before it goes on. A cut may heal before its time.

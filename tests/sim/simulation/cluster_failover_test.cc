@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an old primary of a Cluster simulation does after it was replaced. A simulation that lets it go on for longer
-// than a real one would shows losses that no product can prevent.
+// An old primary of a Cluster simulation that was replaced. A simulation that lets it go on for longer than a real one
+// would shows losses that no product can prevent.
 #include "simulation/cluster_failover.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class ClusterFailoverTest : public testing::Test {
     for (const auto& one : set_->nodes()) all.push_back(one.get());
     CutOff(*env_, {node.actor()}, all, time);
   }
-  // What the node answers to a script for the lock.
+  // The node's answer to a script for the lock.
   std::string Ask(ClusterNode& node) {
     std::string text = "no answer";
     node.Run(1'000, store::MakeCommand({"EVALSHA", std::string(40, '0'), "1", "dl:{default/a}:h"}),
@@ -81,7 +81,7 @@ TEST_F(ClusterFailoverTest, APrimaryThatWasKilledFollowsOnceItHasStarted) {
   EXPECT_TRUE(PassUntil(ClusterNode::kRejoins, [&] { return !old.leads(); }));
 }
 
-// What a broker must not take for the server that it knew.
+// A broker must not take this for the server that it knew.
 TEST_F(ClusterFailoverTest, APrimaryComesBackWithoutWhatWasWrittenMeanwhileAndABrokerSeesNothingOfIt) {
   int forgot = 0;
   for (uint64_t seed = 1; seed <= 10; ++seed) {

@@ -40,7 +40,7 @@ class ClusterNode : public ReplicaServer {
   static std::string HostOf(int number) { return "node" + std::to_string(number); }
   int number() const { return number_; }
 
-  // ---- What it believes ----
+  // ---- Its beliefs ----
 
   void Believe(Slot slot, int owner) { owner_of_[slot] = static_cast<int8_t>(owner); }
   int owner_of(Slot slot) const { return owner_of_[slot]; }

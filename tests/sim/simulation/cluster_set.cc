@@ -200,7 +200,7 @@ void ClusterSet::MoveAtOnce() {
   if (!MayMove(slot, from, to) || !from.CanMoveTo(to)) return;
   env_.Log([&] { return "slot " + std::to_string(slot) + " is at " + to.name() + " now"; });
   Note(from, Duration(0));
-  // Nobody looks between two keys.
+  // No look falls between two keys.
   moving_[slot] = {&from, &to};
   for (const std::string& key : from.KeysOf(slot)) from.MoveKey(key, to);
   moving_.erase(slot);
@@ -230,7 +230,7 @@ void ClusterSet::Uncover() {
 
 void ClusterSet::Isolate() {
   ClusterNode& node = AnyNode();
-  // Of two, each alone: then nobody's map is confirmed by another, and only one node knows all.
+  // Or two, each alone: then nobody's map is confirmed by another, and only one node knows all.
   ClusterNode& other = env_.dice.Chance(0.5) ? Another(node) : node;
   node.KnowOnlyItself(true);
   other.KnowOnlyItself(true);

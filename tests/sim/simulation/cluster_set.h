@@ -37,7 +37,7 @@ class ClusterSet {
   // Where the keys of a lock are that its calls name; null while they are at two nodes.
   ClusterNode* NodeOf(const std::string& lock);
 
-  // ---- What ClusterFailover needs ----
+  // ---- ClusterFailover needs these ----
 
   const std::vector<ClusterNode*>& primaries() const { return primaries_; }
   // The primary and its replicas: all that have the data of one of them.
@@ -57,7 +57,7 @@ class ClusterSet {
   void MoveAtOnce();
   // A slot goes to and fro, faster than the news of it.
   void Storm();
-  // Nobody has a slot of a lock for a while.
+  // Hides a lock's slot from all nodes a while.
   void Uncover();
   // A node, or each of two, names itself alone when it is asked.
   void Isolate();

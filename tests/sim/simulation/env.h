@@ -21,7 +21,7 @@ using std::chrono::hours;
 
 inline constexpr Instant kDawn = Instant(hours(100));
 
-// What operators set, and change while leases are out.
+// Operators set and change these while leases are out.
 struct Settings {
   Duration longest_ttl{};  // of any request
   FailoverGuard guard = FailoverGuard::kNone;

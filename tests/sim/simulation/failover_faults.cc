@@ -5,7 +5,7 @@
 
 namespace distlock::sim {
 
-// ---- Of Sentinel simulations ----
+// ---- Sentinel simulations ----
 
 void AskFailover(Simulation& simulation) { simulation.replica_set().LosePrimary(ReplicaSet::Cause::kManual); }
 void KillPrimary(Simulation& simulation) { simulation.replica_set().LosePrimary(ReplicaSet::Cause::kKilled); }
@@ -15,7 +15,7 @@ void RestartPrimary(Simulation& simulation) {
   simulation.replica_set().RestartPrimary(simulation.replica_set().primary().AnyMemory());
 }
 
-// ---- Of Cluster simulations ----
+// ---- Cluster simulations ----
 
 void Reshard(Simulation& simulation) { simulation.cluster_set().Reshard(); }
 void MoveAtOnce(Simulation& simulation) { simulation.cluster_set().MoveAtOnce(); }
@@ -44,7 +44,7 @@ void CutOffNode(Simulation& simulation) { simulation.cluster_failover().LosePrim
 void ReturnUnseen(Simulation& simulation) { simulation.cluster_failover().ReturnUnseenBy(simulation.AnyBroker()); }
 void RestartPrimaryNode(Simulation& simulation) { simulation.cluster_failover().RestartPrimary(); }
 
-// ---- Of both ----
+// ---- Both ----
 
 void ReplaceUnheard(Simulation& simulation) {
   const Duration unheard = simulation.dice().Between(milliseconds(100), seconds(2));

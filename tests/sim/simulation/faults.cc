@@ -157,7 +157,7 @@ void Silence(Simulation& simulation, bool both) {
 void SilenceLink(Simulation& simulation) { Silence(simulation, true); }
 void OneWayLink(Simulation& simulation) { Silence(simulation, false); }
 
-// What the broker answers comes late, and nothing comes after it: a client that counts its belief from when an answer
+// The broker's answers come late, and nothing comes after them: a client that counts its belief from when an answer
 // came believes for longer than the broker promised.
 void DelayLastAnswers(Simulation& simulation) {
   const WirePtr wire = simulation.AnyWire();

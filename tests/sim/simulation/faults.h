@@ -38,7 +38,7 @@ enum class Where : uint8_t {
   kHoldOffs,
 };
 
-// What the length of a hold-off must allow for.
+// The length of a hold-off must allow for these.
 enum class Shows : uint8_t {
   kNothing,
   kSettings,      // longer leases of before

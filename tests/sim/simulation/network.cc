@@ -111,7 +111,7 @@ WirePtr SimDialer::OpenWire(bool subscribed) const {
 }
 
 void SimDialer::CountRefusal(Instant sent) {
-  // What stalled comes at once, and from several connections in any order.
+  // Stalled refusals come at once, and from several connections in any order.
   if (std::chrono::abs(sent - refusals_since_) > kRefusalsWithin) {
     refusals_since_ = sent;
     refusals_ = 0;

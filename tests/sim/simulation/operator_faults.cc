@@ -56,7 +56,7 @@ Duration AnyFixedHoldOff(Simulation& simulation) {
          simulation.dice().Pick<Duration>({Duration(0), seconds(3), seconds(10)});
 }
 
-// What a broker writes to the server from now on stays in its connections, which it gives up then; it comes later.
+// A broker's writes to the server from now on stay in its connections, which it gives up then; they come later.
 void LeaveBehind(Simulation& simulation, const StoreProcess& server, Duration given_up) {
   BrokerProcess& broker = simulation.AnyBroker();
   simulation.env().NoteFault(FaultKind::kLinkReset, broker.actor(), given_up);
@@ -129,7 +129,7 @@ void FlushScripts(Simulation& simulation) {
 
 void ChangeGuard(Simulation& simulation) {
   Env& env = simulation.env();
-  // What a guard bounds is bounded while all brokers obey it: until then no primary may be replaced.
+  // A guard's bound counts while all brokers obey it: until then no primary may be replaced.
   if (env.now() < env.all_set_at || !simulation.HasOnePrimary() || !AllKnowTheStore(simulation)) return;
   const bool is_confirmed = env.settings.guard == FailoverGuard::kConfirmed;
   const bool sets_guard = FailsOver(env) && !env.temper.name_moves && simulation.dice().Chance(0.7);

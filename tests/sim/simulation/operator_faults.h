@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators and administrators do: rows of faults.cc.
+// Acts of operators and administrators: rows of faults.cc.
 #pragma once
 
 namespace distlock::sim {

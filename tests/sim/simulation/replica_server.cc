@@ -144,7 +144,7 @@ void ReplicaServer::Promote() {
 void ReplicaServer::Attach(ReplicaServer* follower, const WirePtr& wire, uint64_t attempt) {
   if (!leads()) return wire->Close(Wire::kServer);
   Sync();
-  // What was written to a connection that the follower has given up may come late, behind its next connection.
+  // Bytes for a connection that the follower has given up may come late, behind its next connection.
   const bool is_late = std::ranges::any_of(
       followers_, [&](const Follower& one) { return one.server == follower && one.attempt > attempt; });
   if (is_late) return wire->Close(Wire::kServer);

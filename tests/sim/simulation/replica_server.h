@@ -30,7 +30,7 @@ class ReplicaServer : public StoreProcess {
   // Becomes a primary with the data that it has.
   void Promote();
   bool leads() { return !model().is_replica(); }
-  // Of a follower: it has copied its primary's data at least once.
+  // True: the follower has copied its primary's data at least once.
   bool has_copy() const { return has_copy_; }
   // From now until a moment early in a second of its clock: who is heard in a second has no lag until it is over.
   // Sometimes 0.

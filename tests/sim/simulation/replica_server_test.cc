@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kAdministrator = 1'000'000;
 
-// What it wrote to its first connection comes up to 20 s later than that ended, beside the messages of the next one.
+// The bytes of its first connection come up to 20 s later than that ended, beside the messages of the next one.
 TEST(ReplicaServerTest, AReplicaThatHasConnectedAgainStaysWhenItsFirstConnectionIsHeardLate) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Env env{seed, false};

@@ -190,7 +190,7 @@ void ReplicaSet::RestartSoon(ReplicaServer& promoted) {
   });
 }
 
-// ---- What the sentinels do ----
+// ---- The sentinels ----
 
 ReplicaServer* ReplicaSet::Candidate() {
   std::vector<ReplicaServer*> fit;

@@ -24,7 +24,7 @@ class ReplicaSet {
   static constexpr int kServers = 3;
   static constexpr int kSentinels = 3;
 
-  // What a primary is lost by.
+  // The cause of a loss.
   enum class Cause : uint8_t {
     kManual,  // SENTINEL FAILOVER: the old primary is well
     kKilled,  // and starts again later, with its data or without

@@ -78,7 +78,7 @@ void LowerLongestTtl(Simulation& simulation) {
   if (next >= before) return;
   env.Log([&] { return "the longest ttl is " + std::to_string(next / seconds(1)) + " s now"; });
   env.settings.longest_ttl = next;
-  // What nobody could know any more is no promise: a store and all brokers that forget at once.
+  // A promise that nobody can know is none: a store and all brokers that forget at once.
   env.remembers_until = env.now() + before + kRollOut + kConnects;
   RollOut(simulation);
   if (simulation.dice().Chance(0.7)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What disks, operators and clocks do to servers, and what happens to sentinels: rows of faults.cc.
+// Faults of disks, operators, clocks and sentinels: rows of faults.cc.
 #pragma once
 
 #include <chrono>

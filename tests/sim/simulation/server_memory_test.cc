@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a server of a simulation has of its data after a restart, and how its clock runs after its rate was changed.
+// The data of a simulation's server after a restart, and its clock's run after its rate was changed.
 #include <gtest/gtest.h>
 
 #include "simulation/store_process.h"

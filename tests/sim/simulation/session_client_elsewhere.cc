@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a session client asks about its leases by their lease_ids, through any broker: also one that does not have the
+// A session client's questions about its leases by their lease_ids, through any broker: also one that does not have the
 // stream, late, and again.
 #include <utility>
 

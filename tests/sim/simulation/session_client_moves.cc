@@ -27,7 +27,7 @@ void SessionClient::AdoptAll() {
   }
 }
 
-// Of one request the later command counts, whatever becomes of the first.
+// The later command of one request counts, whatever becomes of the first.
 void SessionClient::AdoptAgain(int64_t id) {
   moving_.push_back(session_->leases.extract(id).mapped());
   moving_.back().repeated.push_back(id);

@@ -73,7 +73,7 @@ std::vector<BrokerProcess*> Simulation::LiveBrokers() const {
   return live;
 }
 
-// What it may have forgotten is judged without any excuse, so it is not observed.
+// A forgetful store is judged without any excuse, so it is not observed.
 void Simulation::MakeForgetful() {
   stores_.push_back(std::make_unique<StoreProcess>(env_, 0));
   directory_.Lead(BrokerProcess::kStoreHost, primary());

@@ -40,28 +40,28 @@ class Simulation {
   // The objects that faults act on.
   Env& env() { return env_; }
   Dice& dice() { return env_.dice; }
-  // Of a Cluster or a quorum: any of them.
+  // In a Cluster or a quorum: any of them.
   StoreProcess& primary() {
     if (cluster_set_ != nullptr) return cluster_set_->AnyNode();
     if (of_quorum()) return *stores_[static_cast<size_t>(dice().Roll(static_cast<int>(stores_.size())))];
     return replica_set_ == nullptr ? *stores_[primary_] : replica_set_->primary();
   }
-  // Of a Sentinel simulation only.
+  // In a Sentinel simulation only.
   ReplicaSet& replica_set() { return *replica_set_; }
   ClusterSet& cluster_set() { return *cluster_set_; }
-  // Of a Cluster simulation whose nodes fail over.
+  // In a Cluster simulation whose nodes fail over.
   ClusterFailover& cluster_failover() { return *cluster_failover_; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   std::vector<BrokerProcess*> LiveBrokers() const;
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
-  // Of a Quorum simulation: a server for a fault that is felt for so long. Null: there is none now, because only a
+  // In a Quorum simulation: a server for a fault that is felt for so long. Null: there is none now, because only a
   // minority may be at fault, and is.
   StoreProcess* Ail(FaultKind kind, Duration lasts);
   Duration longest_ttl() const;
   // No failover is under way, and no old primary goes on.
   bool HasOnePrimary() const;
-  // Of a Single simulation that holds off.
+  // In a Single simulation that holds off.
   const std::vector<std::unique_ptr<BrokerProcess>>& brokers() const { return brokers_; }
   void RestartHeldOff(Memory memory) {
     if (primary().alive()) RestartHeldOff(memory, dice().Between(milliseconds(1), seconds(5)));
@@ -89,7 +89,7 @@ class Simulation {
   // In a simulation whose minority alone may be at fault.
   void ExpectServed();
   std::optional<core::ForceRelease> ForceAtQuorum();
-  // Of a quorum that is well: no server keeps a vote for a lease that was over some time ago.
+  // In a quorum that is well: no server keeps a vote for a lease that was over some time ago.
   void CheckStrays();
   std::vector<Process*> Brokers() const;
   void MakeClients();

@@ -37,7 +37,7 @@ class StoreObserver {
   // The store need not keep the present holders and waiters any more.
   void Forget(int32_t lock = -1);
 
-  // What a WatchLock of a lock should show, and since when.
+  // The sight that a WatchLock should show, and its start.
   struct Sight {
     std::vector<uint64_t> tokens;  // of its holders, in order
     size_t waiting = 0;

@@ -36,7 +36,7 @@ class StoreProcess : public Endpoint {
   virtual void Restart(Duration down, Memory memory);
   // The same, as another machine that has the data of `other`.
   void Replace(Duration down, StoreProcess& other);
-  // What it may have of its data after a restart, by the simulation's persistence.
+  // A memory that a restart may leave, by the simulation's persistence.
   Memory AnyMemory();
   // An operator sets appendfsync to everysec, and not in the file from which the next process reads it.
   void AppendEachSecond();
@@ -47,7 +47,7 @@ class StoreProcess : public Endpoint {
   // The same when it takes the place of `newer`: of waiters who are in its own queues alone.
   Duration StaleWaits(const StoreProcess& newer) const;
   void StepClock(Duration by);
-  // Of its wall clock, which is all that a store goes by.
+  // The wall clock is all that a store goes by.
   void SlewWallClock(int drift_ppm);
   // Its clock runs at that rate, `ahead` of those that do so too.
   void KeepTogether(int drift_ppm, Duration ahead);

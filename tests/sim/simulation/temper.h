@@ -22,23 +22,23 @@ using std::chrono::seconds;
 enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold, kRw, kPermit };
 const std::vector<std::pair<std::string, Workload>>& Workloads();
 
-// What the locks are kept in.
+// The store of the locks.
 enum class Topology : uint8_t { kSingle, kSentinel, kCluster, kQuorum };
 const std::vector<std::pair<std::string, Topology>>& Topologies();
 
-// What makes a failover safe: as Census::Guard, of which these are the kinds.
+// Guards of a failover: as Census::Guard, of which these are the kinds.
 enum class FailoverGuard : uint8_t { kNone, kMinReplicas, kConfirmed };
 
 // How the servers of a simulation keep their data through a restart, by their settings. kUnlessItRewrites: kAlways, but
 // not while a rewrite or a snapshot is under way, as it may be at any time.
 enum class Persistence : uint8_t { kNone, kEverySecond, kAlways, kUnlessItRewrites };
 
-// What a server has of its data when it starts again. Whatever its settings are, it may be another machine, or one with
-// another disk: empty, or with a copy that is at least kOldCopy old.
+// The data of a server when it starts again. Whatever its settings are, it may be another machine, or one with another
+// disk: empty, or with a copy that is at least kOldCopy old.
 enum class Memory : uint8_t { kAll, kNotItsLastSecond, kOldCopy, kNothing };
 inline constexpr Duration kOldCopy = seconds(5);
 
-// What a simulation must be like; the rest is drawn.
+// A simulation must be like this; the rest is drawn.
 struct SimulationWishes {
   Workload workload = Workload::kMixed;
   std::optional<Topology> topology;
@@ -66,7 +66,7 @@ struct Temper {
   Duration longest_news =
       seconds(2);      // of a Sentinel simulation: from a promotion until the last sentinel and replica know
   bool slews = false;  // clocks change their rates, within drift_ppm
-  // Of a Cluster simulation.
+  // In a Cluster simulation.
   bool skewed_nodes = false;    // their clocks are up to 200 ms off
   bool failing_nodes = false;   // they have replicas, which take over
   bool nameless_nodes = false;  // each knows its own host by no name: who asks has reached it
@@ -74,7 +74,7 @@ struct Temper {
   // After this time without most of the other primaries a node is held for failed, and refuses commands itself.
   Duration node_timeout = seconds(2);
   int nodes = 3;  // of a Quorum simulation
-  // Of a Quorum simulation: nothing is wrong but with a minority of the servers, so no lock may be lost, and no request
+  // In a Quorum simulation: nothing is wrong but with a minority of the servers, so no lock may be lost, and no request
   // refused for the store's sake.
   bool minority = false;
   int brokers = 1;
@@ -94,7 +94,7 @@ struct Temper {
   Duration longest_late{};
   Duration notice_lag{};  // how much later hand-off messages arrive than replies to commands
   double strays = 0;      // lease ids of sessions that come again, through any broker, after their release
-  // What session clients ask about a lease by its lease_id, through any broker, instead of on the stream that has it.
+  // Session clients' questions about a lease by its lease_id, through any broker, instead of on the stream that has it.
   double elsewhere = 0;
   Duration gather{};  // for how long brokers gather commands for one call; 0: they do not
   Duration validity{};

@@ -43,7 +43,7 @@ void DrawElsewhere(uint64_t seed, Temper& temper) {
     temper.longest_hold = seconds(4);
     return;
   }
-  // What one broker has done at the old primary, the new one does not know, and nothing bounds the old one.
+  // The new primary does not know what one broker has done at the old one, and nothing bounds the old one.
   const Where here = temper.topology == Topology::kSentinel ? Where::kSentinel : Where::kFailingCluster;
   AllowOnly([](const Fault& fault) { return fault.splits; }, temper);
   std::erase_if(temper.faults, [&](int fault) { return Faults()[static_cast<size_t>(fault)].where != here; });

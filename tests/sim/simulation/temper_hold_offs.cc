@@ -76,7 +76,7 @@ void ShowOldPrimaries(Dice& dice, Temper& temper) {
     temper.fault_every = 3 * temper.node_timeout + seconds(15);
   }
   MakeUnrenewed(Shows::kOldPrimaries, dice, temper);
-  // What is granted in the last moments counts.
+  // Grants in the last moments count.
   temper.clients = 6 + dice.Roll(4);
   temper.locks = 2 + dice.Roll(2);
 }
@@ -154,7 +154,7 @@ void ShowAppends(Dice& dice, Temper& temper) {
   temper.locks = 4;
 }
 
-// Of dice of its own, so that other simulations stay as they are.
+// The dice are its own, so that other simulations stay as they are.
 void DrawOperators(uint64_t seed, Temper& temper) {
   Dice dice(seed ^ 0x6f70657261746f72);
   if (!dice.Chance(0.2)) return;

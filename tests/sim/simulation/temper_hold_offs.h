@@ -8,7 +8,7 @@
 
 namespace distlock::sim {
 
-// Of simulations in which brokers hold off, some are about that alone.
+// Some simulations in which brokers hold off are about that alone.
 void DrawHoldOffs(uint64_t seed, Temper& temper);
 
 }  // namespace distlock::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a network and the machines do to the processes of a simulation, as a part of its temper.
+// Faults of a network and the machines for a simulation's processes, as a part of its temper.
 #pragma once
 
 #include "simulation/faults.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What disks, operators and clocks do to the servers of a simulation, drawn from its seed by dice of its own, so that
+// Faults of disks, operators and clocks for a simulation's servers, drawn from its seed by dice of its own, so that
 // other simulations stay as they are.
 #pragma once
 

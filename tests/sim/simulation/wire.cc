@@ -113,8 +113,8 @@ bool Wire::CutLate() {
   if (!env_.dice.Chance(env_.temper.late_bytes)) return false;
   const Duration late = env_.dice.Between(Duration(0), env_.temper.longest_late);
   const int32_t client = ends_[kClient].process->actor();
-  // What a broker has sent to a store must do no harm, however late it is. That a program wants no answer any more is
-  // news that its broker needs.
+  // A broker's bytes to a store must do no harm, however late they are. That a program wants no answer any more is news
+  // that its broker needs.
   if (env_.history.actors[static_cast<size_t>(client)].kind == Actor::Kind::kClient) {
     env_.NoteFault(FaultKind::kLinkOneWay, client, late);
   }
@@ -125,7 +125,7 @@ bool Wire::CutLate() {
 
 void Wire::Break(Duration longest) {
   if (!open()) return;
-  // What the server says from now on is lost, though it may have done what it was told.
+  // The server's words from now on are lost, though it may have done what it was told.
   if (!CutLate()) Cut(kClient, false);
   Cut(kServer, false);
   // A server notices the end after the last message that arrives; a client may give up earlier.

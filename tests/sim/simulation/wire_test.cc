@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What connections may do with what was written to them, and processes that stand still with what comes meanwhile.
+// Connections and the bytes written to them, and processes that stand still with what comes meanwhile.
 #include "simulation/wire.h"
 
 #include <gtest/gtest.h>

@@ -62,7 +62,7 @@ void Ballot::GiveBack(core::OpId op, Debts::Due due) {
   const uint64_t token = due.token;
   const bool keep_grant = due.keep_grant;
   due.life = std::chrono::seconds(1);
-  // The debts have all that candidates that are over may have left.
+  // Finished candidates have left their debts already.
   if (candidate == nullptr) return debts_.Owe(op, due, nullptr);
   const bool holds = candidate->phase == Candidate::Phase::kHeld;
   if (token != 0 && holds && candidate->token < token) return context_.Answer(op, core::GiveBackDone{});

@@ -104,7 +104,7 @@ void Renewals::TryAnswer(Round& round, bool at_once) {
   context_.Answer(round.op, std::move(done));
 }
 
-// A lease that q servers have renewed, the others get again. One that too many have lost joins no server any more.
+// A lease that q servers have renewed goes to the others again. One that too many have lost joins no server any more.
 void Renewals::Repair(Round& round) {
   for (Item& item : round.items) {
     const RenewResult result = ResultOf(item);
