@@ -77,7 +77,7 @@ func (StoreState) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{0}
 }
 
-// What a server of the store does for this broker.
+// The work of a server of the store for this broker.
 type StoreNodeState int32
 
 const (
@@ -132,7 +132,7 @@ func (StoreNodeState) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{1}
 }
 
-// What a stream was opened for.
+// The purpose of a stream.
 type StreamKind int32
 
 const (
@@ -185,7 +185,7 @@ func (StreamKind) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{2}
 }
 
-// What a reload did to one unit.
+// A reload's effect on one unit.
 type ReloadOutcome int32
 
 const (
@@ -467,7 +467,7 @@ type StoreNode struct {
 	PrimaryChanges int64                  `protobuf:"varint,11,opt,name=primary_changes,json=primaryChanges,proto3" json:"primary_changes,omitempty"` // times that it was another server, or another run of it
 	Independent    bool                   `protobuf:"varint,12,opt,name=independent,proto3" json:"independent,omitempty"`                             // one of several independent servers, of which most decide
 	NotCounted     string                 `protobuf:"bytes,13,opt,name=not_counted,json=notCounted,proto3" json:"not_counted,omitempty"`              // independent: why its votes do not count now; "": they do
-	// Of a quorum or a Cluster: by how much its clock is ahead of the median of all; unset: not known.
+	// Quorum or Cluster: by how much its clock is ahead of the median of all; unset: not known.
 	ClockSkew     *durationpb.Duration `protobuf:"bytes,14,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	Refusal       string               `protobuf:"bytes,15,opt,name=refusal,proto3" json:"refusal,omitempty"` // up, and it refuses this broker's writes: its words; "": it takes them
 	unknownFields protoimpl.UnknownFields
@@ -1237,7 +1237,7 @@ func (x *CheckAccessResponse) GetObstacle() string {
 	return ""
 }
 
-// What one verb is allowed for.
+// The right to one verb.
 type AccessRight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                                  // such as exclusive or drain

@@ -35,7 +35,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type AdminServiceClient interface {
-	// What this broker is and how it does.
+	// Shows this broker's identity and state.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
 	// The open Session, Hold, WatchLock and WatchLocks streams of this broker, in pages, oldest first. A stream that
 	// opens or ends between two pages may be missed.
@@ -130,7 +130,7 @@ func (c *adminServiceClient) Reload(ctx context.Context, in *ReloadRequest, opts
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
 type AdminServiceServer interface {
-	// What this broker is and how it does.
+	// Shows this broker's identity and state.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
 	// The open Session, Hold, WatchLock and WatchLocks streams of this broker, in pages, oldest first. A stream that
 	// opens or ends between two pages may be missed.

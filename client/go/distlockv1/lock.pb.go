@@ -82,7 +82,7 @@ func (LockMode) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{0}
 }
 
-// Who is served next when several callers wait. The policy applies to the request that names it, so use one policy for
+// The order in which waiting callers are served. The policy applies to the request that names it, so use one policy for
 // all requests of a lock, unless you want to prefer some of them. PERMIT supports FAIR and ADAPTIVE; it treats the
 // other policies as FAIR.
 type QueuePolicy int32
@@ -145,7 +145,7 @@ func (QueuePolicy) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{1}
 }
 
-// What happens to a lease when its stream ends without Release or Goodbye.
+// The fate of a lease whose stream ends without Release or Goodbye.
 type OnDisconnect int32
 
 const (
@@ -369,7 +369,7 @@ func (LostReason) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{4}
 }
 
-// What a caller asks for; Hold, Session and Acquire share it. Sending the same spec again is a new request, except with
+// The request for a lock; Hold, Session and Acquire share it. Sending the same spec again is a new request, except with
 // AcquireRequest.request_id. The bounds are the defaults of the broker's options.
 type LockSpec struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -831,7 +831,7 @@ func (x *Refusal) GetDenial() *AccessDenial {
 	return nil
 }
 
-// What the policy of the broker denies.
+// The denial by the broker's policy.
 type AccessDenial struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Identity      string                 `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`   // what the caller has proven to be, such as k8s:shop/worker
@@ -961,7 +961,7 @@ func (x *FieldProblem) GetDescription() string {
 	return ""
 }
 
-// Who holds the lock. Never contains a secret.
+// A holder of the lock. Never contains a secret.
 type Holder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	HolderId      string                 `protobuf:"bytes,1,opt,name=holder_id,json=holderId,proto3" json:"holder_id,omitempty"`                                                           // Grant.holder_id
@@ -1110,7 +1110,7 @@ func (x *Holder) GetDetached() bool {
 	return false
 }
 
-// Nobody may have what its last holder held: that ended abnormally and had a lock_delay, or it was released before its
+// The last holder's hold is kept from all: it ended abnormally and had a lock_delay, or it was released before its
 // min_hold. Of several blocks, the one that lasts longest.
 type LockBlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1188,7 +1188,7 @@ func (x *LockBlock) GetAcquireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Who waits for the lock. Never contains a secret.
+// A waiter for the lock. Never contains a secret.
 type Waiter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WaiterId      string                 `protobuf:"bytes,1,opt,name=waiter_id,json=waiterId,proto3" json:"waiter_id,omitempty"`                                                           // becomes its holder_id when granted

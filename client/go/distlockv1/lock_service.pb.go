@@ -35,7 +35,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a release did.
+// A release's effect.
 type ReleaseOutcome int32
 
 const (
@@ -2140,7 +2140,7 @@ func (x *BrokerDraining) GetDeadlineTime() *timestamppb.Timestamp {
 
 type AcquireRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to take: one lock, or up to 64 different ones, all or nothing, as with AcquireLocks. The broker renews those
+	// The locks to take: one, or up to 64 different ones, all or nothing, as with AcquireLocks. The broker renews those
 	// it has while it waits for the others. From the answer on the caller renews each, which lasts for its own valid_for.
 	Locks []*LockSpec `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
 	// A random UUID, 16..64 bytes, as secret as the lease_id. "" = a request of its own; a lost answer costs up to a ttl.

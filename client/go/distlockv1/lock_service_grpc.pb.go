@@ -76,7 +76,7 @@ type LockServiceClient interface {
 	// There is no way back, because two readers that both wait to become the writer would wait for ever: release, acquire
 	// EXCLUSIVE, and look again at what the lock protects.
 	Downgrade(ctx context.Context, in *DowngradeRequest, opts ...grpc.CallOption) (*DowngradeResponse, error)
-	// Who holds a lock and who waits for it; see LockInfo for how many are listed. A lock that nobody ever took is empty.
+	// Shows a lock's holders and waiters; see LockInfo for how many are listed. A lock that nobody ever took is empty.
 	GetLock(ctx context.Context, in *GetLockRequest, opts ...grpc.CallOption) (*GetLockResponse, error)
 	// The held locks of a namespace, or of all, in pages, in no particular order.
 	ListLocks(ctx context.Context, in *ListLocksRequest, opts ...grpc.CallOption) (*ListLocksResponse, error)
@@ -279,7 +279,7 @@ type LockServiceServer interface {
 	// There is no way back, because two readers that both wait to become the writer would wait for ever: release, acquire
 	// EXCLUSIVE, and look again at what the lock protects.
 	Downgrade(context.Context, *DowngradeRequest) (*DowngradeResponse, error)
-	// Who holds a lock and who waits for it; see LockInfo for how many are listed. A lock that nobody ever took is empty.
+	// Shows a lock's holders and waiters; see LockInfo for how many are listed. A lock that nobody ever took is empty.
 	GetLock(context.Context, *GetLockRequest) (*GetLockResponse, error)
 	// The held locks of a namespace, or of all, in pages, in no particular order.
 	ListLocks(context.Context, *ListLocksRequest) (*ListLocksResponse, error)
