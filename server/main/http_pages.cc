@@ -14,8 +14,8 @@ namespace distlock {
 namespace {
 
 // The greatest of all shards; `index`: of the namespace, nullopt for all of them.
-void SetLoad(const std::vector<shard::ShardStatus>& shards, std::optional<size_t> index, Metrics::Gauge& oldest,
-             Metrics::Gauge& longest) {
+void SetLoad(const std::vector<shard::ShardStatus>& shards, std::optional<size_t> index, Gauge& oldest,
+             Gauge& longest) {
   core::Instant granted = core::kNever;
   size_t queue = 0;
   for (const shard::ShardStatus& shard : shards) {

@@ -122,80 +122,107 @@ std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
   return shown.empty() ? "off" : absl::StrJoin(shown, ",");
 }
 
-int Serve(const ops::Options& options) {
-  LogForGrpc();
-  if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
+// The HTTP port of probes, metrics and the status page.
+class HttpPort {
+ public:
+  HttpPort(const ops::Options& options, Metrics& metrics)
+      : options_(options), pages_(metrics, options.PageShowsLocks()) {}
+
+  // Does nothing when it is open, or off.
+  absl::Status Open() {
+    if (server_ != nullptr || options_.http.empty()) return absl::OkStatus();
+    auto started = ops::HttpServer::Start(options_.http, pages_.Handlers(), options_.http_host);
+    if (!started.ok()) return started.status();
+    server_ = *std::move(started);
+    return absl::OkStatus();
+  }
+  void Show(const HttpPages::Serving* serving) { pages_.Show(serving); }
+  void Close() { server_.reset(); }
+  std::string shown() const {
+    if (server_ == nullptr) return "off";
+    return options_.http.substr(0, options_.http.rfind(':') + 1) + std::to_string(server_->port());
+  }
+
+ private:
+  const ops::Options& options_;
+  HttpPages pages_;
+  std::unique_ptr<ops::HttpServer> server_;
+};
+
+void TellRecorder(store::StoreOptions& options, Recorder& recorder) {
+  options.on_node_status = [&recorder](const store::NodeStatus& status) { recorder.OnNodeStatus(status); };
+  options.on_wait = [&recorder](core::Duration took, bool confirmed) { recorder.OnWait(took, confirmed); };
+  options.cluster_events = {
+      .on_redirect = [&recorder](store::ClusterEvents::Redirect redirect) { recorder.OnRedirect(redirect); },
+      .on_refresh = [&recorder](store::ClusterEvents::Refresh refresh) { recorder.OnSlotMapRefresh(refresh); }};
+  options.quorum_events = {
+      .on_rounds = [&recorder](store::QuorumRound kind, uint64_t count) { recorder.OnQuorumRounds(kind, count); }};
+}
+
+shard::ShardSetOptions ShardOptionsOf(const ops::Options& options, const StoreSetup& setup, Recorder& recorder) {
+  return {.shards = static_cast<int>(options.shards),
+          .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
+          .broker = BrokerConfigOf(options, store::TraitsOf(setup.options), absl::GetCurrentTimeNanos()),
+          .make_store = StoreFactory(setup),
+          .load_namespaces = EscapedNamespaces(options.metrics_namespace),
+          .observer = &recorder};
+}
+
+rpc::ServerOptions RpcOptionsOf(const ops::Options& options, const StoreSetup& setup, const std::string& broker_id,
+                                Access& access, Recorder& recorder) {
+  rpc::ServerOptions all = ServerOptionsOf(options, store::TraitsOf(setup.options), broker_id, &recorder);
+  if (const auto ttl = options.LongestTtlIfReplicated(); ttl > absl::ZeroDuration()) {
+    all.limits.store_is_replicated = setup.is_replicated;
+    all.limits.max_ttl_if_replicated = ToCore(ttl);
+  }
+  all.authorizer = &access.authorizer;
+  all.acceptor.observer = &recorder;
+  if (!options.tls_cert.empty()) all.tls = &access.tls;
+  return all;
+}
+
+rpc::BrokerFacts FactsOf(const StoreSetup& setup, Recorder& recorder, Drainer& drainer, Reloader& reloader) {
+  return {.version = DISTLOCK_VERSION,
+          .store_url = setup.shown,
+          .started = absl::Now(),
+          .wait_replicas = setup.options.wait_replicas,
+          .store_nodes = [&recorder] { return recorder.StoreNodes(); },
+          .store_id = [id = setup.options.locks.schema.id] { return store::StoreIdText(*id); },
+          .listen = {},
+          .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
+          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }};
+}
+
+// The parts of the process that need no store.
+struct Process {
+  explicit Process(const ops::Options& options)
+      : metrics(DISTLOCK_VERSION, options.metrics_namespace,
+                {.version = rpc::GrpcVersion(), .hardened = rpc::EndsEndlessHeaders()}),
+        access(options, metrics, wakeups),
+        http(options, metrics) {}
+
   const std::vector<int> inherited = acceptor::InheritedSockets();  // changes the environment: before any thread
   const Supervisor supervisor;
   Wakeups wakeups;
-  RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
-  Metrics metrics(DISTLOCK_VERSION, options.metrics_namespace,
-                  {.version = rpc::GrpcVersion(), .hardened = rpc::EndsEndlessHeaders()});
-  // Read before anybody can call, and before the store is waited for.
-  Access access(options, metrics, wakeups);
-  if (const absl::Status loaded = access.reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
-  HttpPages pages(metrics, options.PageShowsLocks());
-  std::unique_ptr<ops::HttpServer> http;
-  const auto open_http = [&] {
-    if (http != nullptr || options.http.empty()) return absl::OkStatus();
-    auto started = ops::HttpServer::Start(options.http, pages.Handlers(), options.http_host);
-    if (!started.ok()) return started.status();
-    http = *std::move(started);
-    return absl::OkStatus();
-  };
-  const auto http_shown = [&] {
-    return http == nullptr ? "off" : options.http.substr(0, options.http.rfind(':') + 1) + std::to_string(http->port());
-  };
-  if (options.wait_for_store) {
-    if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
-    ops::Info("distlockd starts", {{"http", http_shown()}});
-    supervisor.Starting("waiting for the store");
-  }
-  auto setup = PrepareStore(options, broker_id, wakeups);
-  if (absl::IsCancelled(setup.status())) return 0;
-  if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
+  Metrics metrics;
+  Access access;
+  HttpPort http;
+};
 
+int ServeCallers(const ops::Options& options, Process& process, StoreSetup& setup) {
+  auto& [inherited, supervisor, wakeups, broker_id, metrics, access, http] = process;
   Recorder recorder(metrics, static_cast<int>(options.shards));
-  setup->options.on_node_status = [&recorder](const store::NodeStatus& status) { recorder.OnNodeStatus(status); };
-  setup->options.on_wait = [&recorder](core::Duration took, bool confirmed) { recorder.OnWait(took, confirmed); };
-  setup->options.cluster_events = {
-      .on_redirect = [&recorder](store::ClusterEvents::Redirect redirect) { recorder.OnRedirect(redirect); },
-      .on_refresh = [&recorder](store::ClusterEvents::Refresh refresh) { recorder.OnSlotMapRefresh(refresh); }};
-  setup->options.quorum_events = {
-      .on_rounds = [&recorder](store::QuorumRound kind, uint64_t count) { recorder.OnQuorumRounds(kind, count); }};
-  shard::ShardSet shards(
-      {.shards = static_cast<int>(options.shards),
-       .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
-       .broker = BrokerConfigOf(options, store::TraitsOf(setup->options), absl::GetCurrentTimeNanos()),
-       .make_store = StoreFactory(*setup),
-       .load_namespaces = EscapedNamespaces(options.metrics_namespace),
-       .observer = &recorder});
+  TellRecorder(setup.options, recorder);
+  shard::ShardSet shards(ShardOptionsOf(options, setup, recorder));
   Drainer drainer(shards, metrics, supervisor, wakeups, ToCore(options.drain_timeout));
   shards.Start();
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
-  rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
-  if (const auto ttl = options.LongestTtlIfReplicated(); ttl > absl::ZeroDuration()) {
-    server_options.limits.store_is_replicated = setup->is_replicated;
-    server_options.limits.max_ttl_if_replicated = ToCore(ttl);
-  }
-  server_options.authorizer = &access.authorizer;
+  rpc::ServerOptions server_options = RpcOptionsOf(options, setup, broker_id, access, recorder);
   server_options.acceptor.inherited = inherited;
-  server_options.acceptor.observer = &recorder;
-  if (!options.tls_cert.empty()) server_options.tls = &access.tls;
-  auto server =
-      rpc::Server::Start(server_options, shards,
-                         {.version = DISTLOCK_VERSION,
-                          .store_url = setup->shown,
-                          .started = absl::Now(),
-                          .wait_replicas = setup->options.wait_replicas,
-                          .store_nodes = [&recorder] { return recorder.StoreNodes(); },
-                          .store_id = [id = setup->options.locks.schema.id] { return store::StoreIdText(*id); },
-                          .listen = {},
-                          .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
-                          .reload = [&access](Reloader::Answer answer) { access.reloader.Ask(std::move(answer)); }});
+  auto server = rpc::Server::Start(server_options, shards, FactsOf(setup, recorder, drainer, access.reloader));
   if (!server.ok()) {
     shards.Stop();  // so that what the stores say does not hide the last line, which tells why it ends
     return Fail(server.status(), kExitConfiguration);
@@ -209,35 +236,55 @@ int Serve(const ops::Options& options) {
 
   const HttpPages::Serving serving{**server, shards};
   // The HTTP threads must end before the objects that their pages show.
-  const absl::Cleanup close_http = [&http] { http.reset(); };
-  pages.Show(&serving);
-  if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
+  const absl::Cleanup close_http = [&http] { http.Close(); };
+  http.Show(&serving);
+  if (const absl::Status opened = http.Open(); !opened.ok()) return Fail(opened, kExitConfiguration);
   auto face = StartHttpFace(options, **server);
   if (!face.ok()) return Fail(face.status(), kExitConfiguration);
   if (*face != nullptr) drainer.OnBegin([&face] { (*face)->AnnounceEnd(); });
   if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
                                 {"admin", AdminShown(options, **server)},
-                                {"http", http_shown()},
-                                {"redis", setup->shown},
+                                {"http", http.shown()},
+                                {"redis", setup.shown},
                                 {"broker_id", broker_id}});
   supervisor.Ready();
 
   Watchdog watchdog(supervisor, shards, **server);
-  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&](Wake wake) {
+  const absl::Status ended = drainer.AwaitEnd(setup.embedded.get(), [&](Wake wake) {
     recorder.LogHeldBack();
     watchdog.Feed();
     access.reloader.OnWake(wake == Wake::kReload, shard::BootNow());
   });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING
-  http.reset();
+  http.Close();
   (*server)->Stop(kStopGrace);
   face->reset();  // what the server has ended is told by now
   recorder.LogAllHeldBack();
   if (!ended.ok()) return Fail(ended, kExitStoreDied);
   ops::Info("distlockd stopped");
   return 0;
+}
+
+int Serve(const ops::Options& options) {
+  LogForGrpc();
+  if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
+  RaiseFileLimit();
+  Process process(options);
+  // Read before anybody can call, and before the store is waited for.
+  if (const absl::Status loaded = process.access.reloader.Begin(); !loaded.ok()) {
+    return Fail(loaded, kExitConfiguration);
+  }
+  if (options.wait_for_store) {
+    if (const absl::Status opened = process.http.Open(); !opened.ok()) return Fail(opened, kExitConfiguration);
+    ops::Info("distlockd starts", {{"http", process.http.shown()}});
+    process.supervisor.Starting("waiting for the store");
+  }
+  auto setup = PrepareStore(options, process.broker_id, process.wakeups);
+  if (absl::IsCancelled(setup.status())) return 0;
+  if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
+  return ServeCallers(options, process, *setup);
 }
 
 // Makes the servers one quorum, and does not serve.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every metric of distlockd. The constructor in metrics.cc is the table: name, help, label, buckets. All series exist
+// Every metric of distlockd. The constructors in metrics.cc are the table: name, help, label, buckets. All series exist
 // from the start and are looked up once, so counting is one atomic add; a histogram takes a short lock of its own. Any
 // thread may count. Labels are the enums of those who count, and namespaces that the operator names, never a value that
 // a caller chose. Outlives everything that counts.
@@ -98,26 +98,13 @@ struct GrpcBuild {
   bool hardened = false;  // it ends connections that send headers without end
 };
 
-class Metrics {
- private:
-  // Declared first: it owns everything below.
-  const std::unique_ptr<prometheus::Registry> registry_;
+using Counter = prometheus::Counter;
+using Gauge = prometheus::Gauge;
+using Histogram = prometheus::Histogram;
 
- public:
-  using Counter = prometheus::Counter;
-  using Gauge = prometheus::Gauge;
-  using Histogram = prometheus::Histogram;
+struct LockMetrics {
+  LockMetrics(prometheus::Registry& in, const std::vector<std::string>& namespaces);
 
-  // `namespaces`: chosen by the operator, and few.
-  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {},
-                   const GrpcBuild& grpc = {});
-  Metrics(const Metrics&) = delete;
-  Metrics& operator=(const Metrics&) = delete;
-
-  std::string Text() const;  // what /metrics serves
-  const prometheus::Registry& registry() const { return *registry_; }
-
-  // Locks
   Counter& grants;
   const ByLabel<core::RefusalReason, Counter> refusals;
   const ByLabel<ReleaseOutcome, Counter> releases;
@@ -139,6 +126,10 @@ class Metrics {
     Gauge* longest_queue;
   };
   const std::vector<OfNamespace> of_namespace;
+};
+
+struct CallerMetrics {
+  explicit CallerMetrics(prometheus::Registry& in);
 
   // Streams
   Gauge& sessions;
@@ -155,15 +146,29 @@ class Metrics {
   // Access
   const ByLabels<rpc::AccessOutcome, access::Verb, Counter> access;  // nothing: a proof of identity was wrong
   const ByLabels<ReloadOutcome, ReloadPart, Counter> reloads;
+};
 
-  // Store
+struct StoreMetrics {
+  explicit StoreMetrics(prometheus::Registry& in);
+
   Gauge& store_up;
   Gauge& store_writable;
   Gauge& store_hold_off_seconds;
   Gauge& store_keys;
-  prometheus::Counter& store_primary_changes;
+  Counter& store_primary_changes;
   Histogram& store_wait_seconds;  // until replicas confirmed, or were given up
   Counter& store_wait_short;
+  const ByLabel<core::Verb, Counter, shard::Question> store_commands;
+  const ByLabel<core::FailureKind, Counter> store_errors;  // nothing: it may have run
+  const ByLabel<core::Verb, Histogram, shard::Question> store_latency_seconds;
+  Histogram& renewal_batch_leases;
+  Counter& store_reconnects;
+  Counter& clock_steps;
+};
+
+struct StoreServerMetrics {
+  explicit StoreServerMetrics(prometheus::Registry& in);
+
   std::vector<Gauge*> store_nodes;  // down, up, held off
   const ByLabel<store::ClusterEvents::Redirect, Counter> store_redirects;
   const ByLabel<store::ClusterEvents::Refresh, Counter> slot_map_refreshes;
@@ -172,12 +177,30 @@ class Metrics {
   Gauge& store_clock_slew_ppm;
   const ByLabel<store::QuorumRound, Counter> quorum_rounds;
   Gauge& quorum_nodes_counted;
-  const ByLabel<core::Verb, Counter, shard::Question> store_commands;
-  const ByLabel<core::FailureKind, Counter> store_errors;  // nothing: it may have run
-  const ByLabel<core::Verb, Histogram, shard::Question> store_latency_seconds;
-  Histogram& renewal_batch_leases;
-  Counter& store_reconnects;
-  Counter& clock_steps;
+};
+
+class OwnedRegistry {
+ protected:
+  OwnedRegistry();
+
+  const std::unique_ptr<prometheus::Registry> registry_;
+};
+
+// The registry comes first: it owns what the others name.
+class Metrics : private OwnedRegistry,
+                public LockMetrics,
+                public CallerMetrics,
+                public StoreMetrics,
+                public StoreServerMetrics {
+ public:
+  // `namespaces`: chosen by the operator, and few.
+  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {},
+                   const GrpcBuild& grpc = {});
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  std::string Text() const;  // what /metrics serves
+  const prometheus::Registry& registry() const { return *registry_; }
 
   // The broker itself
   Histogram& loop_lag_seconds;
