@@ -288,9 +288,7 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
   return count > 0 ? kExitOk : kExitBusy;
 }
 
-}  // namespace
-
-void AddBrokerCommands(CLI::App& app, Context& context) {
+void AddStatus(CLI::App& app, Context& context) {
   auto* status =
       app.add_subcommand("status",
                          "Print the state of the broker and its store; exit code 69 when the store is down or takes no "
@@ -317,7 +315,9 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   status->callback([&context, explain, alive] {
     context.command = [&context, explain, alive] { return *alive ? Alive(context) : Status(context, *explain); };
   });
+}
 
+void AddSessions(CLI::App& app, Context& context) {
   auto* sessions =
       app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");
   AddContextFlags(*sessions, context);
@@ -328,7 +328,9 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl sessions\n"
       "  distlockctl sessions -o json | jq -r 'select(.leases > 0) | .peer'");
   sessions->callback([&context] { context.command = [&context] { return Sessions(context); }; });
+}
 
+void AddDrain(CLI::App& app, Context& context) {
   auto* drain = app.add_subcommand("drain", "Make the broker refuse new locks, wait for the present holders, and exit");
   auto args = std::make_shared<DrainArgs>();
   AddDurationFlag(
@@ -345,7 +347,9 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl drain --wait\n"
       "  distlockctl drain --timeout 2m");
   drain->callback([&context, args] { context.command = [&context, args] { return Drain(context, *args); }; });
+}
 
+void AddForceRelease(CLI::App& app, Context& context) {
   auto* force = app.add_subcommand("force-release", "Take a lock from its holders, and end its block");
   auto forced = std::make_shared<ForceArgs>();
   AddKeyFlags(*force, forced->lock);
@@ -365,6 +369,15 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl force-release catalog --holder-id 0123456789abcdef -o json | jq .released");
   force->callback(
       [&context, forced] { context.command = [&context, forced] { return ForceRelease(context, *forced); }; });
+}
+
+}  // namespace
+
+void AddBrokerCommands(CLI::App& app, Context& context) {
+  AddStatus(app, context);
+  AddSessions(app, context);
+  AddDrain(app, context);
+  AddForceRelease(app, context);
 }
 
 }  // namespace distlock::cli

@@ -40,10 +40,10 @@ grpc::Status Command(TestBroker& broker, const std::function<void(v1::SessionCom
 
 using Driver = std::function<grpc::Status(TestBroker&)>;
 
-std::map<std::string, Driver> Drivers() {
+using Drivers = std::map<std::string, Driver>;
+
+void DriveLockService(Drivers& drivers) {
   using L = v1::LockService::Stub;
-  using A = v1::AdminService::Stub;
-  std::map<std::string, Driver> drivers;
   drivers["LockService.Hold"] = [](TestBroker& broker) {
     v1::HoldRequest request;
     *request.mutable_lock() = Spec("k");
@@ -99,6 +99,10 @@ std::map<std::string, Driver> Drivers() {
     grpc::ClientContext context;
     return First(broker.locks().WatchLocks(&context, request), context);
   };
+}
+
+void DriveAdminService(Drivers& drivers) {
+  using A = v1::AdminService::Stub;
   drivers["AdminService.GetStatus"] = [](TestBroker& broker) {
     return Unary(broker.admin(), &A::GetStatus, v1::GetStatusRequest());
   };
@@ -121,6 +125,9 @@ std::map<std::string, Driver> Drivers() {
     request.set_principal("uid:8");
     return Unary(broker.admin(), &A::CheckAccess, request);
   };
+}
+
+void DriveSessions(Drivers& drivers) {
   drivers["LockService.Session"] = [](TestBroker& broker) {
     TestSession session(broker.locks());
     session.Open().Goodbye().Send();
@@ -151,6 +158,13 @@ std::map<std::string, Driver> Drivers() {
       return session.Finish();
     };
   }
+}
+
+Drivers AllDrivers() {
+  Drivers drivers;
+  DriveLockService(drivers);
+  DriveAdminService(drivers);
+  DriveSessions(drivers);
   return drivers;
 }
 
@@ -195,7 +209,7 @@ class AccessRowTest : public testing::TestWithParam<AccessRow> {};
 
 TEST_P(AccessRowTest, NeedsJustThis) {
   const AccessRow& row = GetParam();
-  const Driver drive = Drivers().at(std::string(row.call));
+  const Driver drive = AllDrivers().at(std::string(row.call));
   const auto denied = [&](access::VerbSet verbs) {
     const Guarded guarded(Allowing(verbs));
     return drive(*guarded.broker).error_code() == grpc::StatusCode::PERMISSION_DENIED;

@@ -5,10 +5,12 @@ import os
 import re
 import subprocess
 
+from reading_rules import comment_starts, function_size  # noqa: F401
+
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
              "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
              "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci", ".github"}
-CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".java", ".js", ".mjs", ".ts")
+CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".java", ".js", ".mjs", ".mts", ".ts")
 LINES_MAX = 400
 COLUMNS_MAX = 120
 MANUAL = "server/ops/README.md"  # has the table of metrics
@@ -380,4 +382,4 @@ def named_flags(tree, help_text):
 
 
 RULES = (top_level, file_size, line_length, names, spdx, headers, scripts, includes, leftovers, room_readmes,
-         named_paths, metric_table)
+         named_paths, metric_table, function_size)

@@ -9,7 +9,7 @@ sys.dont_write_bytecode = True
 import rules  # noqa: E402
 
 SPDX = "SPDX-License-Identifier: Apache-2.0\n"
-HEADER = f"// {SPDX}//\n// What it is. Shard thread only.\n#pragma once\n"
+HEADER = f"// {SPDX}//\n// A lock. Shard thread only.\n#pragma once\n"
 README = ("# x\n`--listen` and `--redis URL`.\n"
           "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\n"
           "See `lua/single/take.lua`.\n")
@@ -74,6 +74,52 @@ class RulesTest(unittest.TestCase):
                     self.assertEqual(len(self.faults({path: text}, rule)), 2)
                 else:
                     self.assert_one(rule, path, text)
+
+    def test_a_comment_begins_with_the_thing_that_it_is_about(self):
+        for path, text in [
+                ("server/core/a.cc", "// Who holds it.\n"), ("server/core/a.h", "int a;\n  // Nobody:\n  // it.\n"),
+                ("server/core/a.cc", "// The lock.\nint a;\n// Of the lock.\n"),
+                ("server/core/a.cc", "//\n// Whoever\n"),
+                ("proto/a.proto", "// Those who wait.\n"), ("lua/a.lua", f"-- {SPDX}-- What it is.\n"),
+                ("tests/a.py", f"#!/usr/bin/python3\n# {SPDX}#\n# Of a test.\n"), ("deploy/a.sh", "  # Who runs it\n"),
+                ("server/core/CMakeLists.txt", "# What is linked.\n"), ("client/go/a.go", "\t// Who waits.\n"),
+                ("client/node/a.ts", "/** Of a lock. */\n"), ("client/node/a.mts", "/**\n * What it is.\n */\n"),
+                ("client/java/A.java", "  /** Who waits. */\n"), ("client/rust/a.rs", "/// Nobody has it.\n"),
+                ("tests/a.py", "# ---- Who waits ----\n")]:
+            with self.subTest(path=path, text=text):
+                self.assert_one(rules.comment_starts, path, text)
+        for path, text in [
+                ("server/core/a.cc", "// The lock\n// Of somebody.\nint a;  // Who has it.\n// Offices, Whose\n"),
+                ("server/core/a.cc", "*What = Of;\n#define What\n--Who;\n"),
+                ("tests/a.py", 'a = """\nWhat it is\n"""\n'),
+                ("client/go/a.pb.go", "// What it is.\n"), ("proto/third_party/a.proto", "// What it is.\n")]:
+            with self.subTest(path=path, text=text):
+                self.assertEqual(self.faults({path: text}, rules.comment_starts), [])
+
+    def test_a_function_is_short(self):
+        for head in ("void F(int a) {\n", "std::function<void(int)> A::F(\n    int a) const {\n", "TEST(A, B) {\n",
+                     "A::A(int a)\n    : a_(a) {\n", 'extern "C" int F(int a) {\n',
+                     "int A::operator()(int a) const\n  requires(kA)\n{\n"):
+            for indent in ("", "  "):
+                lines = head.count("\n") + 1
+                text = head + "  if (a) {\n" + "    ++a;\n" * (68 - lines) + "  }\n}\n"
+                text = "".join(indent + line + "\n" for line in text.splitlines())
+                text = f"// {SPDX}namespace a {{\nclass A {{\n{text}}};\n}}  // namespace a\n"
+                with self.subTest(head=head, indent=indent):
+                    self.assertEqual(self.faults({"server/core/a.cc": text}, rules.function_size), [])
+                    self.assert_one(rules.function_size, "server/core/a.cc", text.replace("++a;\n", "++a;\n\n", 1))
+        members = "A::A(int a)\n    : a_(a),\n" + "      b_(a),\n" * 67
+        self.assertEqual(self.faults({"server/core/a.cc": members + "      c_(a) {}\n"}, rules.function_size), [])
+        self.assert_one(rules.function_size, "server/core/a.cc", members + "      b_(a),\n      c_(a) {}\n")
+        table = "const int kTable[] = {\n" + "    1,\n" * 80 + "};\n"
+        raw = 'const char* kText = R"(\nvoid F() {\n' + "  ++a;\n" * 80 + '}\n)";\n'
+        self.assertEqual(self.faults({"server/core/a.cc": table + raw}, rules.function_size), [])
+
+    def test_a_table_of_faults_may_be_long(self):
+        path = "tests/sim/simulation/faults.cc"
+        table = "const std::vector<Fault>& Faults() {\n" + "  1;\n" * 80 + "}\n"
+        self.assertEqual(self.faults({path: table}, rules.function_size), [])
+        self.assert_one(rules.function_size, path, table.replace("Faults()", "Others()"))
 
     def test_includes_run_one_way(self):
         for path, target, allowed in [

@@ -60,14 +60,8 @@ void Index::Read(const Record& record, int32_t number) {
       return Answer(*fate, record.at_ns);
     case RecordKind::kRefused:
       return Answer(*fate, record.at_ns);
-    case RecordKind::kGranted: {
-      Answer(*fate, record.at_ns);
-      Tenure& tenure = TenureOf(record);
-      if (tenure.told == kNotSeen) tenure.told = record.at_ns;
-      ++tenure.told_times;
-      fate->told = static_cast<int32_t>(&tenure - tenures.data());
-      return;
-    }
+    case RecordKind::kGranted:
+      return ReadGranted(record, *fate);
     case RecordKind::kBelieves:
       return ReadBelief(record, *fate);
     case RecordKind::kEnded:
@@ -76,14 +70,8 @@ void Index::Read(const Record& record, int32_t number) {
       if (static_cast<core::ReleaseOutcome>(record.code) == core::ReleaseOutcome::kReleased)
         fate->released = record.at_ns;
       return;
-    case RecordKind::kWrote: {
-      if (record.code != 0 || fate->told < 0) return;
-      // A belief under the token of an earlier grant may arrive late.
-      if (tenures[static_cast<size_t>(fate->told)].token != record.token) return;
-      const int32_t open = open_belief_[static_cast<size_t>(fate->told)];
-      if (open >= 0 && beliefs[static_cast<size_t>(open)].until > record.at_ns) wronged.push_back({number, fate->told});
-      return;
-    }
+    case RecordKind::kWrote:
+      return ReadWrote(record, number, *fate);
     case RecordKind::kYields:
       if (fate->yielded == kNotSeen) fate->yielded = record.at_ns;
       return;
@@ -96,27 +84,8 @@ void Index::Read(const Record& record, int32_t number) {
     case RecordKind::kFreed:
       return ReadFreed(record, *fate);
     case RecordKind::kDowngraded:
-    case RecordKind::kForced: {
-      // Where the store is not observed, an administrator may know of a grant before its client does; and of a greater
-      // token, when the same request came once more: then its client loses what it believes in under the lesser one.
-      if (!sees_store && record.token != 0) {
-        TenureOf(record);
-        for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
-          Tenure& tenure = tenures[static_cast<size_t>(i)];
-          if (tenure.token <= record.token && tenure.forced == kNotSeen) tenure.forced = record.at_ns;
-        }
-        return;
-      }
-      for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
-        Tenure& tenure = tenures[static_cast<size_t>(i)];
-        if (tenure.took == kNotSeen || tenure.freed != kNotSeen || IsOfAnother(record, tenure)) continue;
-        int64_t& since = record.kind == RecordKind::kForced ? tenure.forced
-                         : fate->yielded == kNotSeen        ? tenure.downgraded_unasked
-                                                            : tenure.downgraded;
-        if (since == kNotSeen) since = record.at_ns;
-      }
-      return;
-    }
+    case RecordKind::kForced:
+      return ReadTaken(record, *fate);
     case RecordKind::kFault:
       return ReadFault(record);
     case RecordKind::kForgot:
@@ -131,6 +100,43 @@ void Index::Read(const Record& record, int32_t number) {
       return;
     case RecordKind::kLeft:
       return;
+  }
+}
+
+void Index::ReadGranted(const Record& record, Fate& fate) {
+  Answer(fate, record.at_ns);
+  Tenure& tenure = TenureOf(record);
+  if (tenure.told == kNotSeen) tenure.told = record.at_ns;
+  ++tenure.told_times;
+  fate.told = static_cast<int32_t>(&tenure - tenures.data());
+}
+
+void Index::ReadWrote(const Record& record, int32_t number, const Fate& fate) {
+  if (record.code != 0 || fate.told < 0) return;
+  // A belief under the token of an earlier grant may arrive late.
+  if (tenures[static_cast<size_t>(fate.told)].token != record.token) return;
+  const int32_t open = open_belief_[static_cast<size_t>(fate.told)];
+  if (open >= 0 && beliefs[static_cast<size_t>(open)].until > record.at_ns) wronged.push_back({number, fate.told});
+}
+
+void Index::ReadTaken(const Record& record, const Fate& fate) {
+  // Where the store is not observed, an administrator may know of a grant before its client does; and of a greater
+  // token, when the same request came once more: then its client loses what it believes in under the lesser one.
+  if (!sees_store && record.token != 0) {
+    TenureOf(record);
+    for (int32_t i = fate.first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
+      Tenure& tenure = tenures[static_cast<size_t>(i)];
+      if (tenure.token <= record.token && tenure.forced == kNotSeen) tenure.forced = record.at_ns;
+    }
+    return;
+  }
+  for (int32_t i = fate.first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
+    Tenure& tenure = tenures[static_cast<size_t>(i)];
+    if (tenure.took == kNotSeen || tenure.freed != kNotSeen || IsOfAnother(record, tenure)) continue;
+    int64_t& since = record.kind == RecordKind::kForced ? tenure.forced
+                     : fate.yielded == kNotSeen         ? tenure.downgraded_unasked
+                                                        : tenure.downgraded;
+    if (since == kNotSeen) since = record.at_ns;
   }
 }
 

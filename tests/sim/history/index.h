@@ -154,6 +154,10 @@ class Index {
   void ReadBelief(const Record& record, Fate& fate);
   void ReadEnded(const Record& record, Fate& fate);
   void ReadFault(const Record& record);
+  void ReadGranted(const Record& record, Fate& fate);
+  void ReadWrote(const Record& record, int32_t number, const Fate& fate);
+  // A downgrade, or an administrator that takes the lock.
+  void ReadTaken(const Record& record, const Fate& fate);
   void ReadTook(const Record& record);
   void ReadFreed(const Record& record, const Fate& fate);
   void Answer(Fate& fate, int64_t at) const {
