@@ -30,7 +30,7 @@ struct SchemaOptions {
   uint32_t upgrade_to = 0;  // of both upgrade tasks
   // The store's id, as its servers show it; 0: not known yet. All shards share it.
   std::shared_ptr<std::atomic<uint64_t>> id;
-  uint64_t new_id = 0;          // a store without an id gets this one; 0: ids are neither read nor written
+  uint64_t new_id = 0;           // a store without an id gets this one; 0: ids are neither read nor written
   bool several_have_id = false;  // several servers, which are to show one id
   // The store's mark as last seen, 0: not known yet. A server that has forgotten its mark gets this one again. All
   // shards share it; unset: each server's connection remembers for itself.
