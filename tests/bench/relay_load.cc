@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "bench/bidi_call.h"
 #include "bench/direct_slot.h"
 #include "bench/session.h"
 
@@ -11,7 +12,7 @@ namespace distlock::bench {
 namespace {
 
 // One stream with one command in flight: the later of the answer and the end of the write starts the next command.
-class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
+class RelayCaller final : public BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   RelayCaller(Load& load, size_t i, const std::string& target, std::atomic<size_t>& busy)
       : load_(load),

@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/bidi_call.h"
 #include "bench/load.h"
-#include "bidi_call.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
 
 namespace distlock::bench {
@@ -42,7 +42,7 @@ std::string EncodeRelease(int64_t id, int64_t acquire_id);
 
 bool IsReleased(const v1::SessionEvent& event);
 
-class Session final : public internal::BidiCall<grpc::ByteBuffer, v1::SessionResponse> {
+class Session final : public BidiCall<grpc::ByteBuffer, v1::SessionResponse> {
  public:
   using Handler = std::function<void(Session&, const v1::SessionEvent&)>;
 

@@ -131,7 +131,7 @@ class Chaos {
         Carry(link);
     }
     for (const int one : {0, 1}) {
-      if (streams_[one].open && table_.Lapsed(now_, one)) End(one, /*told=*/true);
+      if (streams_[one].open && table_.at(one).IsLapsed(now_)) End(one, /*told=*/true);
     }
     if (table_.wake_ns() <= now_) table_.Tick(now_, fx_);
     Settle();
@@ -143,7 +143,8 @@ class Chaos {
     LockOptions options;
     options.resume = Roll(2) == 0;
     const auto spec = MakeSpec("k" + std::to_string(leases_.size()), std::move(options));
-    leases_.push_back(table_.Acquire(spec, std::nullopt, [](const Result<Guard>&) {}, now_, fx_));
+    const RequestPtr request = table_.Acquire({&spec, 1}, std::nullopt, [](const Result<Leases>&) {}, now_, fx_);
+    leases_.push_back(request->leases.front());
   }
 
   void Release() {
@@ -157,7 +158,7 @@ class Chaos {
   void Start() {
     streams_[table_.present()] = Session{};
     streams_[table_.present()].open = true;
-    table_.OnStarted(now_);
+    table_.OnStarted(now_, std::nullopt, std::nullopt, fx_);
   }
 
   // The client may hear of it much later: until its promises end, then it gives the stream up by itself.
@@ -169,7 +170,7 @@ class Chaos {
     session.dead = true;
     if (!told) return;
     session.open = false;
-    table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_, link);
+    table_.OnBroken(EndCause::kDisconnected, "cut", std::nullopt, now_, fx_, link);
   }
 
   void Drain(int link) {
@@ -192,9 +193,8 @@ class Chaos {
     Session& session = streams_[link];
     if (!session.open) return;
     if (Roll(2) == 0) {
-      while (std::unique_ptr<Batch> batch = table_.Pack(now_, link)) {
-        for (const v1::SessionCommand& command : batch->message().commands()) session.commands.push_back(command);
-        table_.Recycle(std::move(batch), link);
+      for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+        for (const v1::SessionCommand& command : message.commands()) session.commands.push_back(command);
       }
     }
     for (int n = Roll(4); n > 0 && !session.commands.empty() && !session.dead; --n) {
@@ -307,18 +307,16 @@ class Chaos {
   }
 
   void Settle() {
-    for (auto& [callback, outcome] : fx_.released) callback(outcome);
-    fx_.Clear();
+    std::exchange(fx_, {}).Run({});
     EXPECT_LE(answered_, asked_);
   }
 
   void Check(const Lease& lease) {
     if (lease.phase == Lease::Phase::kEnded && lease.cause != EndCause::kReleased) lost_ += lease.token > 0 ? 1 : 0;
-    if (lease.phase != Lease::Phase::kHeld || !lease.belief.Believes(now_)) return;
+    if (lease.phase != Lease::Phase::kHeld || now_ >= lease.deadline_ns) return;
     const std::string& key = lease.spec->wire.key();
     EXPECT_TRUE(store_.Taken(key)) << key << " is believed in, and free";
     EXPECT_EQ(store_.tokens[key], lease.token);
-    EXPECT_EQ(lease.deadline_ns.load(), lease.belief.deadline_ns());
   }
 
   std::mt19937 dice_;

@@ -28,26 +28,51 @@ class LockTableTest : public ::testing::Test {
  protected:
   LockTableTest() : LockTableTest(1) {}
   explicit LockTableTest(size_t brokers) : brokers_(brokers) {
-    table_.OnStarted(0);
+    Start();
     Say(kOpened);
     Drain();
   }
 
-  LeasePtr Acquire(const std::string& key, std::optional<Duration> max_wait = std::nullopt, LockOptions options = {}) {
-    const LeasePtr lease = table_.Acquire(MakeSpec(key, std::move(options)), max_wait, Answering(), now_, fx_);
+  // The session of the present link begins.
+  void Start(const std::optional<ProcessClaim>& claim = std::nullopt) {
+    table_.OnStarted(now_, claim, std::nullopt, fx_);
     Settle();
-    return lease;
+  }
+
+  void Break(int link = 0, const std::optional<Refusal>& failure = std::nullopt,
+             EndCause cause = EndCause::kDisconnected) {
+    table_.OnBroken(cause, "cut", failure, now_, fx_, link);
+    Settle();
+  }
+
+  LeasePtr Acquire(const std::string& key, std::optional<Duration> max_wait = std::nullopt, LockOptions options = {}) {
+    return Ask({MakeSpec(key, std::move(options))}, max_wait);
   }
 
   // Returns the first lease; the others have the ids that follow.
   LeasePtr AcquireAll(const std::vector<std::string>& keys, std::optional<Duration> max_wait = std::nullopt) {
-    std::vector<std::shared_ptr<const Spec>> specs;
+    std::vector<SpecPtr> specs;
     for (const std::string& key : keys) specs.push_back(MakeSpec(key, {}));
-    std::vector<LockCallback> callbacks;
-    for (size_t i = 0; i < keys.size(); ++i) callbacks.push_back(Answering());
-    const LeasePtr first = table_.AcquireAll(specs, max_wait, std::move(callbacks), now_, fx_);
+    return Ask(specs, max_wait);
+  }
+
+  // Null when it is answered at once.
+  LeasePtr Ask(const std::vector<SpecPtr>& specs, std::optional<Duration> max_wait) {
+    const auto answered = [this, size = specs.size()](Result<Leases> answer) {
+      const std::string said = answer.ok() ? "granted" : std::string(Name(answer.refusal().reason));
+      answers_.insert(answers_.end(), size, said);
+      if (!answer.ok()) return;
+      for (const LeasePtr& lease : *answer) held_[lease->id] = lease;
+    };
+    const RequestPtr request = table_.Acquire(specs, max_wait, answered, now_, fx_);
+    const LeasePtr first = request->leases.empty() ? nullptr : request->leases.front();
     Settle();
     return first;
+  }
+
+  void Cancel(const LeasePtr& lease) {
+    if (lease->request != nullptr) table_.Cancel(*lease->request, fx_);
+    Settle();
   }
 
   void Say(const std::string& text, int link = 0) {
@@ -79,11 +104,18 @@ class LockTableTest : public ::testing::Test {
     Settle();
   }
 
+  // The next message; empty when there is none.
+  v1::SessionRequest Packed(int link) {
+    v1::SessionRequest message;
+    table_.Pack(now_, link, message);
+    return message;
+  }
+
   // The commands to send, e.g. "acquire 2", "acquire 3 of 5", "heartbeat 1", "adopt 4: lease-2 as request 1".
   std::vector<std::string> Drain(int link = 0) {
     std::vector<std::string> sent;
-    while (std::unique_ptr<Batch> batch = table_.Pack(now_, link)) {
-      for (const v1::SessionCommand& c : batch->message().commands()) {
+    for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+      for (const v1::SessionCommand& c : message.commands()) {
         switch (c.command_case()) {
           case v1::SessionCommand::kOpen:
             sent.push_back("open");
@@ -94,7 +126,9 @@ class LockTableTest : public ::testing::Test {
             break;
           }
           case v1::SessionCommand::kRelease:
-            sent.push_back((c.release().lapsed() ? "lapsed " : "release ") + std::to_string(c.release().acquire_id()));
+            sent.push_back(
+                (c.release().lapsed() ? "lapsed " : "release ") +
+                (c.release().lease_id().empty() ? std::to_string(c.release().acquire_id()) : c.release().lease_id()));
             break;
           case v1::SessionCommand::kCancel:
             sent.push_back("cancel " + std::to_string(c.cancel().acquire_id()));
@@ -119,32 +153,12 @@ class LockTableTest : public ::testing::Test {
             sent.push_back("nothing");
         }
       }
-      table_.Recycle(std::move(batch), link);
     }
     return sent;
   }
 
-  // Records the effects, which the Core would run after its mutex; guards cannot be made without a Core.
-  void Settle() {
-    answers_.insert(answers_.end(), fx_.granted.size(), "granted");
-    for (auto& [lease, callback] : fx_.granted) held_[lease->id] = lease;
-    for (auto& [callback, refusal] : fx_.refused) callback(Result<Guard>(refusal));
-    for (auto& [callback, outcome] : fx_.released) {
-      if (callback) callback(outcome);
-    }
-    for (auto& [callback, refusal] : fx_.changed) {
-      if (callback) callback(refusal);
-    }
-    for (auto& stop : fx_.stopped) stop.request_stop();
-    if (fx_.draining) drains_.push_back(fx_.draining->count());
-    fx_.Clear();
-  }
-
-  LockCallback Answering() {
-    return [this](Result<Guard> result) {
-      answers_.push_back(result.ok() ? "granted" : std::string(Name(result.refusal().reason)));
-    };
-  }
+  // Runs the effects, as the Engine does when its mutex is free.
+  void Settle() { std::exchange(fx_, {}).Run({}); }
 
   using Strings = std::vector<std::string>;
 
@@ -152,6 +166,7 @@ class LockTableTest : public ::testing::Test {
       "opened { validity { seconds: 3 } heartbeat_interval { seconds: 1 } features: 'adopt' }";
 
   const size_t brokers_;
+  std::vector<int64_t> drains_;  // what the program was told of a drain
   int requests_ = 0;
   int64_t now_ = 0;
   Effects fx_;
@@ -160,10 +175,9 @@ class LockTableTest : public ::testing::Test {
                     .label = "test",
                     .unreachable_timeout_ns = 10'000 * kMs,
                     .connect_timeout_ns = 5000 * kMs,
-                    .reissue_waits = true,
+                    .on_draining = [this](Duration left) { drains_.push_back(left.count()); },
                     .random_id = [this] { return "request " + std::to_string(++requests_); }}};
   Strings answers_;
-  std::vector<int64_t> drains_;       // what the program was told of a drain
   std::map<int64_t, LeasePtr> held_;  // granted leases, also those that have ended
 };
 

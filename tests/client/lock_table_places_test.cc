@@ -20,7 +20,7 @@ class PlacesTest : public LockTableTest {
     const LeasePtr waits = Acquire("b");
     Drain();
     Say("draining { time_left { seconds: 30 } }", kFormer);
-    table_.OnStarted(now_);
+    Start();
     Say(kOpened, kNext);
     EXPECT_EQ(Drain(kNext), (Strings{"open", "acquire 3", "adopt 5: lease-2 as request 1"}));
     return waits;
@@ -29,11 +29,10 @@ class PlacesTest : public LockTableTest {
   // Ids of acquires that wait to be sent.
   Strings RequestIds(int link) {
     Strings ids;
-    while (std::unique_ptr<Batch> batch = table_.Pack(now_, link)) {
-      for (const v1::SessionCommand& c : batch->message().commands()) {
+    for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+      for (const v1::SessionCommand& c : message.commands()) {
         if (c.has_acquire()) ids.push_back(c.acquire().request_id());
       }
-      table_.Recycle(std::move(batch), link);
     }
     return ids;
   }
@@ -53,10 +52,10 @@ TEST_F(PlacesTest, WaitsAreSentAgainUnderTheSameRequestIds) {
     EXPECT_LE(id.size(), 64u);
   }
   Say("draining { time_left { seconds: 30 } }", kFormer);
-  table_.OnStarted(now_);
+  Start();
   EXPECT_EQ(RequestIds(kNext), first);
-  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_, kNext);
-  table_.OnStarted(now_);
+  Break(kNext);
+  Start();
   EXPECT_EQ(RequestIds(table_.present()), first);
 }
 
@@ -67,7 +66,9 @@ TEST_F(PlacesTest, AGrantThatCrossesTheMoveIsGivenBackWhenTheNextBrokerHasTheReq
   SayGranted(5, kNext);
   EXPECT_EQ(Drain(kFormer), Strings{}) << "released now, it would go to whoever is next";
   Say("id: 3 queued {}", kNext);
-  EXPECT_EQ(Drain(kFormer), (Strings{"release 3", "goodbye"}));
+  EXPECT_EQ(Drain(kFormer), Strings{"release 3"});
+  Say("id: 6 released { outcome: RELEASE_OUTCOME_RELEASED }", kFormer);
+  EXPECT_EQ(Drain(kFormer), Strings{"goodbye"});
   SayGranted(3, kNext);
   EXPECT_EQ(answers_, (Strings{"granted", "granted"}));
 }

@@ -15,13 +15,8 @@ class ResumeTest : public LockTableTest {
     return lease;
   }
 
-  void Break() {
-    table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
-    Settle();
-  }
-
   Strings Open(const std::string& opened = kOpened) {
-    table_.OnStarted(now_);
+    Start();
     Say(opened);
     return Drain();
   }
@@ -103,16 +98,33 @@ TEST_F(ResumeTest, AReleaseWithoutASessionIsMadeUpForInTheNext) {
   Break();
   table_.Release(asked, nullptr, now_, fx_);
   Settle();
-  EXPECT_EQ(Open(), (Strings{"open", "adopt 9: lease-3 as request 2", "release 9"})) << "the first try may have come";
-  Say("id: 9 granted { fencing_token: 7 valid_for { seconds: 3 } }");
+  EXPECT_EQ(Open(), (Strings{"open", "adopt 9: lease-2 as request 1", "release 9", "adopt 11: lease-3 as request 2",
+                             "release 11"}))
+      << "what was not answered is asked again; the first try may have come";
+  Say("id: 9 refused { reason: REFUSAL_REASON_NOT_HOLDER }");
+  Say("id: 10 released { outcome: RELEASE_OUTCOME_ALREADY_GONE }");
+  Say("id: 11 granted { fencing_token: 7 valid_for { seconds: 3 } }");
   EXPECT_EQ(asked->phase, Lease::Phase::kEnded);
+}
+
+TEST_F(ResumeTest, WhoReleasesHearsOnceHoweverLate) {
+  const LeasePtr lease = Held("a");
+  Break();
+  std::vector<ReleaseOutcome> outcomes;
+  Effects later;  // of a thread that is busy
+  table_.Release(lease, [&](ReleaseOutcome outcome) { outcomes.push_back(outcome); }, now_, later);
+  EXPECT_EQ(Open(), (Strings{"open", "adopt 4: lease-2 as request 1", "release 4"}));
+  Say("id: 4 granted { fencing_token: 7 valid_for { seconds: 3 } }");
+  Say("id: 5 released { outcome: RELEASE_OUTCOME_RELEASED }");
+  later.Run({});
+  EXPECT_EQ(outcomes, std::vector{ReleaseOutcome::kUnknown});
 }
 
 TEST_F(ResumeTest, ASilentBrokerLeavesNothingToResume) {
   const LeasePtr lease = Held("a");
   now_ = kV;
-  ASSERT_TRUE(table_.Lapsed(now_));
-  table_.OnBroken(EndCause::kLapsed, "silent", now_, fx_);
+  ASSERT_TRUE(table_.at(0).IsLapsed(now_));
+  Break(0, std::nullopt, EndCause::kLapsed);
   EXPECT_EQ(lease->cause, EndCause::kLapsed);
 }
 
@@ -155,10 +167,8 @@ TEST_F(ResumeTest, AnAcquireOfTheSameOwnerWaitsForTheLease) {
 
 TEST_F(ResumeTest, CloseAndAPermanentRefusal) {
   const LeasePtr lease = Held("a");
-  Break();
   Acquire("b");
-  table_.OnStatus({.reason = RefusalReason::kPermissionDenied, .message = "not you"}, fx_);
-  Settle();
+  Break(0, Refusal{.reason = RefusalReason::kPermissionDenied, .message = "not you"});
   EXPECT_EQ(answers_.back(), "PERMISSION_DENIED");
   EXPECT_EQ(lease->cause, EndCause::kNotEnded) << "its last promise holds";
   table_.Close(now_, fx_);

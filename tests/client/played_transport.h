@@ -11,13 +11,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "core.h"
+#include "engine.h"
 #include "stream.h"
 
 namespace distlock::internal {
@@ -34,13 +35,8 @@ class PlayedTransport final : public Transport {
     }
   }
 
-  Stream* NewStream(std::shared_ptr<Core> core, int link) override {
-    return new PlayedStream(*this, std::move(core), link);
-  }
-  void Start(Stream* stream, size_t, std::unique_ptr<Batch> first) override {
-    auto* const played = static_cast<PlayedStream*>(stream);
-    Post([this, played] { streams_.insert(played); });
-    played->Write(std::move(first));
+  std::shared_ptr<Stream> NewStream(std::shared_ptr<Engine> engine, int link, size_t broker) override {
+    return std::make_shared<PlayedStream>(*this, std::move(engine), link, broker);
   }
 
   // Any thread. Breaks all streams, as a broker that dies.
@@ -54,53 +50,44 @@ class PlayedTransport final : public Transport {
  private:
   using Job = std::function<void()>;
 
-  class PlayedStream final : public Stream {
+  class PlayedStream final : public Stream, public std::enable_shared_from_this<PlayedStream> {
    public:
-    PlayedStream(PlayedTransport& transport, std::shared_ptr<Core> core, int link)
-        : Stream(link), transport_(transport), core_(std::move(core)) {}
+    PlayedStream(PlayedTransport& transport, std::shared_ptr<Engine> engine, int of_link, size_t to_broker)
+        : Stream(of_link, to_broker), transport_(transport), engine_(std::move(engine)) {}
 
-    void Write(std::unique_ptr<Batch> batch) override {
-      writing_ = std::move(batch);
-      transport_.Post([this] {
-        const bool ok = !over_;
-        if (ok) transport_.Play(*this, writing_->message());
-        core_->OnWritten(this, ok);
+    void Start(const std::optional<std::string>&) override {
+      transport_.Post([self = shared_from_this()] { self->transport_.streams_.insert(self.get()); });
+      Write();
+    }
+    void Write() override {
+      transport_.Post([self = shared_from_this()] {
+        const bool ok = !self->over_;
+        if (ok) self->transport_.Play(*self, *self->message);
+        self->engine_->OnWritten(*self, ok);
       });
     }
-    std::unique_ptr<Batch> TakeWritten() override { return std::move(writing_); }
     void Cancel() override {
-      transport_.Post([this] { End(); });
+      transport_.Post([self = shared_from_this()] { self->End(); });
     }
-    // Behind the jobs of Cancel, which the Core counts as operations.
-    void AllowFinish() override {
-      transport_.Post([this] {
-        const std::shared_ptr<Core> core = core_;
-        const int of_link = link();
-        delete this;
-        core->OnStreamDone(of_link, grpc::Status::OK);
-      });
+    void Finish() override {
+      transport_.Post([self = shared_from_this()] { self->engine_->OnStreamEnd(*self, grpc::Status::OK); });
     }
 
     // On the transport's thread.
     void Tell(const v1::SessionResponse& response) {
-      if (over_ || response.events().empty()) return;
-      Effects fx;
-      core_->OnResponse(this, response, fx);
+      if (!over_ && !response.events().empty()) engine_->OnResponse(*this, response);
     }
     void End() {
       if (std::exchange(over_, true)) return;
       transport_.Forget(*this);
-      core_->OnReadEnd(this);
+      engine_->OnReadEnd(*this);
     }
 
     int64_t last_seq = 0;
 
    private:
-    ~PlayedStream() = default;
-
     PlayedTransport& transport_;
-    const std::shared_ptr<Core> core_;
-    std::unique_ptr<Batch> writing_;
+    const std::shared_ptr<Engine> engine_;
     bool over_ = false;
   };
 

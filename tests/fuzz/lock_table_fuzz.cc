@@ -22,6 +22,7 @@ using distlock::fuzz::Bytes;
 using distlock::internal::Effects;
 using distlock::internal::Lease;
 using distlock::internal::LeasePtr;
+using distlock::internal::Leases;
 using distlock::internal::LockTable;
 namespace v1 = distlock::v1;
 
@@ -31,7 +32,9 @@ constexpr size_t kActionsMax = 400;
 
 // One acquire of the program and what it was told.
 struct Wish {
+  distlock::internal::RequestPtr request;
   LeasePtr lease;
+  bool granted = false;
   int answers = 0;
   bool ended = false;
   std::stop_token stop;
@@ -62,7 +65,7 @@ class Program {
       case 0:
         return Acquire();
       case 1:
-        return WithWish([this](Wish& wish) { table_.Cancel(wish.lease, fx_); });
+        return WithWish([this](Wish& wish) { table_.Cancel(*wish.request, fx_); });
       case 2:
         return Release();
       case 3:
@@ -98,9 +101,13 @@ class Program {
     options.on_queued = [](const distlock::QueuedInfo&) {};
     std::optional<Duration> max_wait;
     if (bytes_.Flag()) max_wait = Duration(bytes_.Number<int64_t>());
-    wish->lease = table_.Acquire(
-        distlock::internal::MakeSpec(std::string(bytes_.Text()), options), max_wait,
-        [asked](const distlock::Result<distlock::Guard>&) { ++asked->answers; }, now_, fx_);
+    const auto answered = [asked](const distlock::Result<Leases>& answer) {
+      ++asked->answers;
+      asked->granted = answer.ok();
+    };
+    const auto spec = distlock::internal::MakeSpec(std::string(bytes_.Text()), options);
+    wish->request = table_.Acquire({&spec, 1}, max_wait, answered, now_, fx_);
+    wish->lease = wish->request->leases.front();
     wishes_.push_back(std::move(wish));
   }
 
@@ -111,7 +118,7 @@ class Program {
 
   // Only a guard can be asked for one, and it exists from the grant on.
   void TakeToken(Wish& wish) {
-    if (wish.lease->belief.delivered()) wish.stop = table_.StopToken(*wish.lease);
+    if (wish.granted) wish.stop = LockTable::StopToken(*wish.lease);
   }
 
   void Release() {
@@ -135,19 +142,18 @@ class Program {
   void Start() {
     const int link = table_.present();
     if (std::exchange(streaming_[link], true)) return;
-    table_.OnStarted(now_);
+    table_.OnStarted(now_, std::nullopt, std::nullopt, fx_);
   }
 
-  void Break(int link) {
+  void Break(int link, const std::optional<distlock::Refusal>& failure = std::nullopt) {
     streaming_[link] = false;
-    table_.OnBroken(distlock::EndCause::kDisconnected, "broken", now_, fx_, link);
+    table_.OnBroken(distlock::EndCause::kDisconnected, "broken", failure, now_, fx_, link);
   }
 
   void Send() {
     for (int link = 0; link < LockTable::kLinks; ++link) {
-      while (auto batch = table_.Pack(now_, link)) {
-        DISTLOCK_CHECK(batch->message().commands_size() > 0);
-        table_.Recycle(std::move(batch), link);
+      for (v1::SessionRequest message; table_.Pack(now_, link, message); message.Clear()) {
+        DISTLOCK_CHECK(message.commands_size() > 0);
       }
     }
   }
@@ -231,10 +237,9 @@ class Program {
   }
 
   void Status() {
-    if (streaming_[table_.present()]) Break(table_.present());
     distlock::Refusal why;
     why.reason = static_cast<distlock::RefusalReason>(bytes_.Below(20));
-    table_.OnStatus(std::move(why), fx_);
+    if (streaming_[table_.present()]) Break(table_.present(), why);
   }
 
   void Pass() {
@@ -253,7 +258,7 @@ class Program {
     }
     if (now_ > kLatest) now_ = kLatest;
     for (int link = 0; link < LockTable::kLinks; ++link) {
-      if (streaming_[link] && table_.Lapsed(now_, link)) Break(link);
+      if (streaming_[link] && table_.at(link).IsLapsed(now_)) Break(link);
     }
     table_.Tick(now_, fx_);
     Settle();
@@ -262,22 +267,8 @@ class Program {
   }
 
   void Settle() {
-    for (auto& [spec, info] : fx_.queued) spec->on_queued(info);
-    for (auto& [lease, callback] : fx_.granted) Granted(*lease);
-    for (auto& [callback, refusal] : fx_.refused) callback(distlock::Result<distlock::Guard>(refusal));
-    for (auto& stop : fx_.stopped) stop.request_stop();
-    for (auto& [callback, outcome] : fx_.released) callback(outcome);
-    for (auto& [callback, refusal] : fx_.changed) callback(refusal);
-    fx_.Clear();
+    std::exchange(fx_, {}).Run({});
     for (const auto& wish : wishes_) Check(*wish);
-  }
-
-  // A guard needs the whole client behind it; being handed one counts as the answer.
-  void Granted(const Lease& lease) {
-    DISTLOCK_CHECK(lease.belief.delivered());
-    for (const auto& wish : wishes_) {
-      if (wish->lease.get() == &lease) ++wish->answers;
-    }
   }
 
   void Check(Wish& wish) {
@@ -285,7 +276,7 @@ class Program {
     const Lease& lease = *wish.lease;
     DISTLOCK_CHECK(!wish.ended || lease.phase == Lease::Phase::kEnded);
     wish.ended = lease.phase == Lease::Phase::kEnded;
-    if (lease.phase == Lease::Phase::kHeld) DISTLOCK_CHECK(wish.answers == 1);
+    if (lease.phase == Lease::Phase::kHeld) DISTLOCK_CHECK(wish.granted);
     if (wish.ended && wish.stop.stop_possible()) DISTLOCK_CHECK(wish.stop.stop_requested());
   }
 

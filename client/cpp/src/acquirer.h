@@ -30,6 +30,7 @@ class Acquirer {
  private:
   Result<Guard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const;
   PendingLock Start(std::optional<Duration> max_wait, LockCallback callback) const;
+  static Result<Guard> GuardOf(const std::shared_ptr<Core>& core, Result<Leases> answer);
 
   const std::shared_ptr<Core>& core_;
   const std::shared_ptr<const Spec>& spec_;

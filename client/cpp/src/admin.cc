@@ -129,7 +129,7 @@ std::optional<Refusal> Admin::WaitUntilGone(const std::string& broker_id, std::s
   const Duration timeout = core_->options().call_timeout;
   int64_t answered_ns = internal::BootNow();
   while (!stop.stop_requested()) {
-    if (internal::Core::OnLibraryThread()) return internal::WouldDeadlock();
+    if (internal::OnLibraryThread()) return internal::WouldDeadlock();
     if (auto refusal = core_->Unusable()) return refusal;
     const auto found = core_->lookups().Present();
     if (found == nullptr) return internal::ClosedRefusal();

@@ -21,7 +21,6 @@ namespace {
 
 using internal::Core;
 using internal::LeasePtr;
-using internal::TellOn;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.address.empty()) options.address = DefaultAddress();
@@ -92,48 +91,41 @@ Guard::~Guard() {
 
 ReleaseOutcome Guard::Release() {
   if (lease_ == nullptr) return ReleaseOutcome::kAlreadyGone;
-  if (Core::OnLibraryThread()) {
+  if (internal::OnLibraryThread()) {
     core_->Release(lease_, nullptr);
     return ReleaseOutcome::kUnknown;
   }
   internal::Awaited<ReleaseOutcome> answer(core_->waiting());
-  core_->Release(lease_, answer.callback(), TellOn::kThisThread);
+  core_->Release(lease_, answer.callback());
   return answer.Wait();
 }
 
 void Guard::ReleaseAsync(ReleaseCallback callback) {
   if (lease_ != nullptr) return core_->Release(lease_, core_->ForProgram(std::move(callback)));
-  if (callback) Core::RunApart([callback = std::move(callback)]() mutable { callback(ReleaseOutcome::kAlreadyGone); });
+  if (callback)
+    internal::RunApart([callback = std::move(callback)]() mutable { callback(ReleaseOutcome::kAlreadyGone); });
 }
 
 std::optional<Refusal> Guard::Downgrade() {
   if (lease_ == nullptr) return HoldsNothing();
-  if (Core::OnLibraryThread()) {
+  if (internal::OnLibraryThread()) {
     return Refusal{
         .reason = RefusalReason::kWouldDeadlock,
         .message = "Downgrade waits for the broker and must not be called from a callback; use DowngradeAsync"};
   }
   internal::Awaited<std::optional<Refusal>> answer(core_->waiting());
-  core_->Downgrade(lease_, answer.callback(), TellOn::kThisThread);
+  core_->Downgrade(lease_, answer.callback());
   return answer.Wait();
 }
 
 void Guard::DowngradeAsync(DowngradeCallback callback) {
   if (lease_ != nullptr) return core_->Downgrade(lease_, core_->ForProgram(std::move(callback)));
-  if (callback) Core::RunApart([callback = std::move(callback)]() mutable { callback(HoldsNothing()); });
+  if (callback) internal::RunApart([callback = std::move(callback)]() mutable { callback(HoldsNothing()); });
 }
 
 LockState Guard::state() const { return lease_ == nullptr ? LockState::kReleased : core_->StateOf(lease_); }
 
 std::stop_token Guard::stop_token() const { return lease_ == nullptr ? std::stop_token() : core_->StopToken(lease_); }
-
-void Guard::StopsAlso(std::stop_source stop) const {
-  if (lease_ == nullptr) {
-    stop.request_stop();
-  } else {
-    core_->StopsAlso(lease_, std::move(stop));
-  }
-}
 
 EndCause Guard::end_cause() const {
   if (lease_ == nullptr) return EndCause::kReleased;

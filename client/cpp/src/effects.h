@@ -1,97 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The callbacks that a change of the lock table leads to. They are collected under the Core's mutex and run after it is
-// unlocked, because they are the program's code.
+// What is to be done when the Engine's mutex is free again, in order: mostly callbacks of the program, and on which
+// thread.
 #pragma once
 
-#include <algorithm>
-#include <iterator>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
+#include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "awaited.h"
-#include "lease.h"
+#include "distlock/callback.h"
+#include "distlock/client.h"
 
 namespace distlock::internal {
 
-struct Effects {
-  std::vector<std::pair<std::shared_ptr<const Spec>, QueuedInfo>> queued;
-  std::vector<std::pair<LeasePtr, LockCallback>> granted;
-  std::vector<std::pair<LockCallback, Refusal>> refused;
-  std::vector<std::stop_source> stopped;
-  std::vector<std::pair<ReleaseCallback, ReleaseOutcome>> released;
-  std::vector<std::pair<ChangeCallback, std::optional<Refusal>>> changed;
-  std::optional<Duration> draining;
-  std::vector<std::pair<LogLevel, std::string>> log;  // only where the program wants it
+class Effects {
+ public:
+  enum class By : uint8_t {
+    kAnybody,   // the library's own, such as what wakes a caller that waits
+    kGiver,     // stops tokens: the thread that gives the lock back; at any other end of a lock one of the library
+    kLibrary,   // a thread of the library
+    kExecutor,  // ClientOptions::executor, or a thread of the library
+  };
 
-  // Keeps the capacity, so that a stream's effects are allocated once.
-  void Clear() {
-    queued.clear();
-    granted.clear();
-    refused.clear();
-    stopped.clear();
-    released.clear();
-    changed.clear();
-    draining.reset();
-    log.clear();
+  void Add(By by, Callback<void()> run) { effects_.push_back({by, std::move(run)}); }
+
+  // `tell` calls `callback`, if there is one.
+  template <class T>
+  void Answer(const Callback<void(T)>& callback, Callback<void()> tell) {
+    if (callback) Add(Awaited<T>::Has(callback) ? By::kAnybody : By::kLibrary, std::move(tell));
   }
-
-  // The callbacks that a call of the program itself can lead to.
-  bool HasCallbacks() const { return !refused.empty() || !released.empty() || !changed.empty(); }
-  void MoveCallbacksTo(Effects& other) {
-    Move(refused, other.refused);
-    Move(released, other.released);
-    Move(changed, other.changed);
+  template <class T>
+  void Answer(Callback<void(T)> callback, std::type_identity_t<T> answer) {
+    if (!callback) return;
+    const By by = Awaited<T>::Has(callback) ? By::kAnybody : By::kLibrary;
+    Add(by, [callback = std::move(callback), answer = std::move(answer)]() mutable { callback(std::move(answer)); });
   }
 
-  bool empty() const {
-    return queued.empty() && granted.empty() && refused.empty() && stopped.empty() && released.empty() &&
-           changed.empty() && !draining && log.empty();
-  }
-  // Moves all that runs code of the program, and leaves what only wakes callers that wait.
-  void MoveProgramsTo(Effects& other) {
-    const auto of_program = [](const auto& callback) { return callback && !IsAwaited(callback); };
-    Move(queued, other.queued);
-    MoveIf(granted, other.granted, [&](const auto& one) { return of_program(one.second); });
-    MoveIf(refused, other.refused, [&](const auto& one) { return of_program(one.first); });
-    Move(stopped, other.stopped);
-    MoveIf(released, other.released, [&](const auto& one) { return of_program(one.first); });
-    MoveIf(changed, other.changed, [&](const auto& one) { return of_program(one.first); });
-    Move(log, other.log);
-    if (draining) other.draining = std::exchange(draining, std::nullopt);
-  }
-  // Appends all of `later`.
-  void Append(Effects later) {
-    Move(later.queued, queued);
-    Move(later.granted, granted);
-    Move(later.refused, refused);
-    Move(later.stopped, stopped);
-    Move(later.released, released);
-    Move(later.changed, changed);
-    Move(later.log, log);
-    if (later.draining) draining = later.draining;
-  }
+  void Append(Effects later);
+  // Takes out those of `first` and of what comes after it in By.
+  Effects TakeFrom(By first);
+  bool empty() const { return effects_.empty(); }
+
+  // Does all of it, and keeps the room for more. A callback that throws ends the process. `options`: for the executor.
+  void Run(const ClientOptions& options) noexcept;
+  // The same where the library has no thread: after Close, and in a child of fork.
+  void RunWithoutThread(const ClientOptions& options);
 
  private:
-  template <class T>
-  static bool IsAwaited(const Callback<void(T)>& callback) {
-    return Awaited<T>::Has(callback);
-  }
-  template <class T>
-  static void Move(std::vector<T>& from, std::vector<T>& to) {
-    std::move(from.begin(), from.end(), std::back_inserter(to));
-    from.clear();
-  }
-  template <class T, class Chosen>
-  static void MoveIf(std::vector<T>& from, std::vector<T>& to, Chosen chosen) {
-    const auto first = std::stable_partition(from.begin(), from.end(), [&](const T& one) { return !chosen(one); });
-    std::move(first, from.end(), std::back_inserter(to));
-    from.erase(first, from.end());
-  }
+  struct Effect {
+    By by;
+    Callback<void()> run;
+  };
+  std::vector<Effect> effects_;
+};
+
+// True inside a callback of the library. A wait there would block the thread that has to end it.
+bool OnLibraryThread();
+// Runs `callback` on a new thread, which ends with it and counts as a thread of the library.
+void RunApart(Callback<void()> callback);
+
+// While it lives, this thread is one of the library's, and what it runs is of `owner`.
+class LibraryThread {
+ public:
+  explicit LibraryThread(const void* owner);
+  ~LibraryThread();
+  LibraryThread(const LibraryThread&) = delete;
+  LibraryThread& operator=(const LibraryThread&) = delete;
+  static bool RunsFor(const void* owner);
+
+ private:
+  const void* const outer_;
 };
 
 }  // namespace distlock::internal

@@ -46,15 +46,14 @@ std::optional<Leader> LeaderOf(const v1::LockInfo& lock) {
 }  // namespace
 
 std::optional<Refusal> Leadership::Proclaim(std::string value) {
-  if (Core::OnLibraryThread()) {
+  if (internal::OnLibraryThread()) {
     return Refusal{
         .reason = RefusalReason::kWouldDeadlock,
         .message = "Proclaim waits for the broker and must not be called from a callback; use ProclaimAsync"};
   }
   if (guard_.lease_ == nullptr) return LeadsNothing();
   internal::Awaited<std::optional<Refusal>> answer(guard_.core_->waiting());
-  guard_.core_->Proclaim(guard_.lease_, kElectionValue, std::move(value), answer.callback(),
-                         internal::TellOn::kThisThread);
+  guard_.core_->Proclaim(guard_.lease_, kElectionValue, std::move(value), answer.callback());
   return answer.Wait();
 }
 
@@ -64,7 +63,7 @@ void Leadership::ProclaimAsync(std::string value, ProclaimCallback callback) {
                                   guard_.core_->ForProgram(std::move(callback)));
   }
   if (!callback) return;
-  Core::RunApart([callback = std::move(callback)]() mutable { callback(LeadsNothing()); });
+  internal::RunApart([callback = std::move(callback)]() mutable { callback(LeadsNothing()); });
 }
 
 Election::Election(Client& client, std::string name, std::string value, LockOptions options)
@@ -92,7 +91,7 @@ Result<Leadership> Election::Elected(Result<Guard> answer) {
 }
 
 Result<std::optional<Leader>> Election::Look() {
-  if (Core::OnLibraryThread()) {
+  if (internal::OnLibraryThread()) {
     return Refusal{.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; look from a thread"};
   }
   const Result<v1::LockInfo> lock = lookup_->Look();
@@ -101,7 +100,7 @@ Result<std::optional<Leader>> Election::Look() {
 }
 
 Refusal Election::Observe(const std::function<void(const std::optional<Leader>&)>& on_change, std::stop_token stop) {
-  if (Core::OnLibraryThread()) {
+  if (internal::OnLibraryThread()) {
     return {.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; observe from a thread"};
   }
   bool told_any = false;

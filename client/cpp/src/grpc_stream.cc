@@ -3,65 +3,38 @@
 
 #include <utility>
 
-#include "core.h"
 #include "distlock/wire/bearer.h"
+#include "engine.h"
 
 namespace distlock::internal {
-namespace {
 
-google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
-  google::protobuf::ArenaOptions options;
-  options.initial_block = block;
-  options.initial_block_size = size;
-  return options;
-}
+GrpcStream::GrpcStream(std::shared_ptr<Engine> engine, int of_link, size_t to_broker, std::shared_ptr<CallThread> calls,
+                       StubOf stub_of)
+    : Stream(of_link, to_broker), engine_(std::move(engine)), calls_(std::move(calls)), stub_of_(std::move(stub_of)) {}
 
-}  // namespace
-
-GrpcStream::GrpcStream(std::shared_ptr<Core> core, int link, CallThread& calls)
-    : Stream(link),
-      core_(std::move(core)),
-      calls_(calls),
-      block_(new char[kFirstBlock]),
-      arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
-
-void GrpcStream::Start(v1::LockService::Stub& stub, std::unique_ptr<Batch> first) {
-  writing_ = std::move(first);
-  StartCall(stub.PrepareAsyncSession(&context(), calls_.queue()), writing_->message());
+void GrpcStream::Start(const std::optional<std::string>& proof) {
+  if (proof) context_.AddMetadata(wire::kAuthorization, *proof);
+  context_.set_initial_metadata_corked(true);  // the headers leave together with the first message
+  call_ = stub_of_(broker).PrepareAsyncSession(&context_, calls_->queue());
+  call_->StartCall(nullptr);
+  Write();
   Read();
 }
 
-void GrpcStream::Authorize(const std::string& address) {
-  if (const auto bearer = wire::BearerFor(address)) context().AddMetadata(wire::kAuthorization, *bearer);
+void GrpcStream::Write() {
+  calls_->Inline([this] { call_->Write(*message, writing_.For(this)); });
 }
 
-void GrpcStream::Write(std::unique_ptr<Batch> batch) {
-  writing_ = std::move(batch);
-  calls_.Inline([this] { StartWrite(&writing_->message()); });
-}
+void GrpcStream::Read() { call_->Read(&response_.Renew(), reading_.For(this)); }
 
-void GrpcStream::Read() {
-  arena_.Reset();
-  response_ = google::protobuf::Arena::CreateMessage<v1::SessionResponse>(&arena_);
-  StartRead(response_);
-}
-
-void GrpcStream::OnReadDone(bool ok) {
-  if (!ok) return core_->OnReadEnd(this);
-  fx_.Clear();
-  core_->OnResponse(this, *response_, fx_);
+void GrpcStream::OnRead(bool ok) {
+  if (!ok) return engine_->OnReadEnd(*this);
+  engine_->OnResponse(*this, *response_);
   Read();
 }
 
-void GrpcStream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
+void GrpcStream::OnWritten(bool ok) { engine_->OnWritten(*this, ok); }
 
-void GrpcStream::OnDone(const grpc::Status& status) {
-  // The call's context refers to the channel, so it must be gone before Close learns that the stream is done.
-  const std::shared_ptr<Core> core = core_;
-  const int of_link = link();
-  const bool shares_thread = SharesThread();
-  delete this;
-  core->OnStreamDone(of_link, status, shares_thread);
-}
+void GrpcStream::OnFinished(bool) { engine_->OnStreamEnd(*this, status_); }
 
 }  // namespace distlock::internal

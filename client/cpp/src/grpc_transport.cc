@@ -14,22 +14,17 @@ namespace {
 
 class GrpcTransport final : public Transport {
  public:
-  GrpcTransport(const ClientOptions& options, std::vector<std::string> addresses) : options_(options) {
-    for (std::string& address : addresses) brokers_.push_back({std::move(address), nullptr, nullptr});
+  GrpcTransport(const ClientOptions& options, const std::vector<std::string>& addresses) : options_(options) {
+    for (const std::string& address : addresses) brokers_.push_back({.address = address});
   }
 
   ~GrpcTransport() override { calls_->Leave(); }
 
   std::shared_ptr<Waiting> waiting() override { return calls_; }
 
-  Stream* NewStream(std::shared_ptr<Core> core, int link) override {
-    return new GrpcStream(std::move(core), link, *calls_);
-  }
-
-  void Start(Stream* stream, size_t broker, std::unique_ptr<Batch> first) override {
-    GrpcStream& call = *static_cast<GrpcStream*>(stream);
-    call.Authorize(brokers_[broker].address);
-    call.Start(StubOf(broker), std::move(first));
+  std::shared_ptr<Stream> NewStream(std::shared_ptr<Engine> engine, int link, size_t broker) override {
+    return std::make_shared<GrpcStream>(std::move(engine), link, broker, calls_,
+                                        [this](size_t of) -> v1::LockService::Stub& { return StubOf(of); });
   }
 
  private:
@@ -51,13 +46,13 @@ class GrpcTransport final : public Transport {
 
   const ClientOptions& options_;
   std::vector<Broker> brokers_;
-  const std::shared_ptr<CallThread> calls_ = CallThread::OfProcess();  // ends before the channels
+  const std::shared_ptr<CallThread> calls_ = CallThread::OfProcess();
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeGrpcTransport(const ClientOptions& options, std::vector<std::string> addresses) {
-  return std::make_unique<GrpcTransport>(options, std::move(addresses));
+std::unique_ptr<Transport> MakeGrpcTransport(const ClientOptions& options, const std::vector<std::string>& addresses) {
+  return std::make_unique<GrpcTransport>(options, addresses);
 }
 
 }  // namespace distlock::internal

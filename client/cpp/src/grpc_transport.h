@@ -12,6 +12,6 @@
 
 namespace distlock::internal {
 
-std::unique_ptr<Transport> MakeGrpcTransport(const ClientOptions& options, std::vector<std::string> addresses);
+std::unique_ptr<Transport> MakeGrpcTransport(const ClientOptions& options, const std::vector<std::string>& addresses);
 
 }  // namespace distlock::internal

@@ -95,14 +95,14 @@ Result<TokenCheck> Inspector::CheckToken(const std::string& key, int64_t token, 
 
 Refusal Inspector::Watch(const std::string& key, const std::function<void(const LockInfo&)>& on_change,
                          std::stop_token stop, const std::string& lock_namespace, WhenInterrupted then) {
-  if (internal::Core::OnLibraryThread()) return FromCallback();
+  if (internal::OnLibraryThread()) return FromCallback();
   return internal::LeaderLookup(core_, lock_namespace, key)
       .Observe([&](const v1::LockInfo& lock) { on_change(ToLockInfo(lock)); }, stop, then);
 }
 
 Refusal Inspector::WatchAll(const std::string& key_prefix, const std::function<void(const LockInfo&)>& on_change,
                             std::stop_token stop, const std::string& lock_namespace, WhenInterrupted then) {
-  if (internal::Core::OnLibraryThread()) return FromCallback();
+  if (internal::OnLibraryThread()) return FromCallback();
   v1::WatchLocksRequest request;
   request.set_namespace_(lock_namespace);
   request.set_key_prefix(key_prefix);

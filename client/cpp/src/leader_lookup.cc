@@ -11,7 +11,7 @@
 namespace distlock::internal {
 namespace {
 
-constexpr auto kBetweenLooks = std::chrono::seconds(1);
+constexpr auto kBetweenReadings = std::chrono::seconds(1);
 constexpr int kLooksBeforeWatch = 10;  // then try Watch again: the broker or proxy may be another now
 
 Refusal EndedByBroker(const Lookups::Connection& connection) {
@@ -95,7 +95,7 @@ grpc::Status LeaderLookup::AskForAWhile(Connection& connection, const TellLock& 
     const grpc::Status status = connection.locks->GetLock(&call, look_, &response);
     if (!status.ok()) return status;
     tell(response.lock());
-    Pause(kBetweenLooks, stop);
+    Pause(kBetweenReadings, stop);
   }
   return grpc::Status::OK;
 }

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One acquire, from its request to the end of the lock that it got. Shared by the lock table (until that end) and the
-// guard. Members come in four groups: constant after construction; written before the guard exists and constant
-// afterwards; atomic; the rest, which the mutex of the Core guards.
+// One lock, from its request to its end, and the acquire that asked for it. A lock is WAITING, then GRANTED, HELD and
+// ENDED. A HELD one has a session (`link`), or moves to one (`to`), or both; without either it is believed in until its
+// deadline, and asked for again. A WAITING one has a session, or is stranded, or has left a `former` one.
+//
+// Members of a Lease come in four groups: constant after construction; written before the program has it and constant
+// afterwards; atomic; the rest, which the mutex of the Engine guards.
 #pragma once
+
+#include <absl/container/inlined_vector.h>
 
 #include <atomic>
 #include <cstdint>
@@ -15,30 +20,35 @@
 #include <utility>
 #include <vector>
 
-#include "belief.h"
 #include "boot_clock.h"
 #include "convert.h"
 #include "distlock/guard.h"
 
 namespace distlock::internal {
 
+struct Lease;
 struct Link;
-struct Move;
+struct Request;
 
+using SpecPtr = std::shared_ptr<const Spec>;
+using LeasePtr = std::shared_ptr<Lease>;
+using Leases = absl::InlinedVector<LeasePtr, 1>;
+using RequestPtr = std::shared_ptr<Request>;
+using AcquireCallback = Callback<void(Result<Leases>)>;
 using ChangeCallback = DowngradeCallback;  // of a downgrade or a proclamation
 
-// What a leader shows instead of its first value.
-struct Proclamation {
-  std::shared_ptr<const Spec> shown;      // null: still the lease's own
-  std::shared_ptr<const Spec> asked;      // to be shown next; null: nothing
-  std::vector<ChangeCallback> callbacks;  // told the fate of `asked`
+// What others are to see of a held lease, until an adoption in its session shows it.
+struct Change {
+  SpecPtr spec;
+  SpecPtr sent;  // by the adoption that is under way
+  std::vector<ChangeCallback> callbacks;
 };
 
 struct Lease {
   enum class Phase : uint8_t {
     kWaiting,  // not answered yet
-    kGranted,  // granted, but its deadline has passed already: the next ack may extend it, then a guard gets it
-    kHeld,     // a guard holds it
+    kGranted,  // granted, but its deadline has passed already, or others of its request are missing
+    kHeld,     // the program has it
     kEnded,
   };
 
@@ -48,62 +58,76 @@ struct Lease {
     std::string holder_id;
   };
 
-  // The acquires of one request, all or nothing: `size` ids from `first` on.
-  struct Group {
-    int64_t first;
-    int64_t size;
-  };
+  Lease(int64_t id_, SpecPtr spec_, Request* request_) : spec(std::move(spec_)), id(id_), request(request_) {}
 
-  Lease(int64_t id_, std::shared_ptr<const Spec> spec_) : Lease(id_, std::move(spec_), {id_, 1}) {}
-  Lease(int64_t id_, std::shared_ptr<const Spec> spec_, Group group_)
-      : id(id_), group(group_), spec(std::move(spec_)) {}
+  // The session that it has left matters no more.
+  void LeaveFormer() {
+    former = nullptr;
+    crossed = false;
+  }
 
-  // The first lease of a group has the group's command and timeout.
-  bool leads() const { return id == group.first; }
+  const SpecPtr spec;  // as it was asked for
 
-  int64_t id;         // of the acquire command, on every stream it is sent through; of the adoption once it has moved
-  const Group group;  // matters until the lease is held
-  const std::shared_ptr<const Spec> spec;
-
-  Names granted;                              // as they were granted
-  std::forward_list<Names> moved;             // of each session that adopted it; the newest is the first
-  std::atomic<const Names*> names{&granted};  // the present ones; a guard may still refer to older ones
+  Names granted;  // as they were granted
   int64_t token = 0;
   int32_t hold_count = 1;
   int64_t waited_ns = 0;
 
+  std::atomic<const Names*> names{&granted};  // the present ones; a guard may still refer to older ones
   std::atomic<int64_t> deadline_ns{0};
   std::atomic<EndCause> cause{EndCause::kNotEnded};
-  std::atomic<bool> at_risk{false};
+  std::atomic<bool> at_risk{false};  // renewals fail, or its stream broke
 
   Phase phase = Phase::kWaiting;
-  bool one_try = false;
-  bool cancelling = false;   // the program withdrew it, and the broker has not answered yet
-  bool turned_away = false;  // refused by a draining broker; the Opened of the next stream does not end stranded_ns
-  bool abandoned = false;    // refused here, because no answer came in time; a later grant is released
-  bool downgraded = false;   // it is SHARED now
-  bool mode_unsure = false;  // a downgrade has failed, or perhaps not
-  bool stays = false;        // no session can adopt it
-  bool crossed = false;      // `former` has granted it: to be given back there when the next broker has the request
-  int64_t asked_ns = 0;
-  int64_t wait_until_ns = kNever;
-  int64_t stranded_ns = kNever;  // since when no broker has this acquire; kNever: one has
-  int64_t wake_ns = kNever;      // its time in LockTable::timeouts_
-  int64_t limited_by_seq = 0;    // the last ack whose limits named this lease
-  // The session that it was sent or is held through; null: none. Of a held lease that means: its session is over, and
-  // the belief that is left is all it has.
-  Link* link = nullptr;
-  Link* former = nullptr;      // of a waiting one: the session that it has left, until the next broker has answered
-  std::shared_ptr<Move> move;  // null: no session has been asked to adopt it, or it has been adopted
-  std::unique_ptr<Proclamation> proclamation;  // null: others see what was asked for at first
-  LockCallback callback;
-  LeaseBelief belief;
-  std::stop_source stop{std::nostopstate};   // made at the first call of stop_token()
-  std::vector<std::stop_source> also_stops;  // of MultiGuards, stopped when this lease ends
-  std::string risk;                          // the broker's message, while at_risk
+  int64_t id;                      // of the acquire command, on every stream; of the adoption once it has moved
+  Request* request;                // until it is answered
+  std::forward_list<Names> moved;  // of each session that adopted it; the newest is the first
+  Link* link = nullptr;            // the session that has it; null: its former promise is all that is left
+  Link* former = nullptr;          // of a waiting one: the session that it has left, until the next one has its place
+  bool crossed = false;            // `former` has granted it: to be given back there when the next one has its place
+  bool stays = false;              // no session can adopt it
+  bool downgraded = false;         // it is SHARED now
+  bool mode_unsure = false;        // a downgrade has failed, or perhaps not
+  int downgrading = 0;             // downgrades that are sent and not answered
+  std::vector<ChangeCallback> downgrades;  // of those to be sent when it has arrived
+  Link* to = nullptr;                      // the session that was asked to adopt it, and has not answered; null: none
+  int64_t to_id = 0;                       // of that adoption
+  std::string move_key;                    // kept until an adoption has succeeded: one whose answer was lost may have
+  std::unique_ptr<Change> change;
+  SpecPtr shown;  // what others see instead of `spec`, once that was changed
+  // Its way back.
+  ReleaseCallback on_released;
+  int releases = 0;                                       // that are sent and not answered
+  bool unheard = false;                                   // a stream ended without an answer to one
+  ReleaseOutcome outcome = ReleaseOutcome::kAlreadyGone;  // of those that are answered
+  std::stop_source stop{std::nostopstate};                // made at the first call of stop_token()
+  std::stop_source any{std::nostopstate};  // of several locks of one request: stops when any of them ends
+  std::string risk;                        // why, while at_risk
   std::string end_message;
 };
 
-using LeasePtr = std::shared_ptr<Lease>;
+// One acquire of one lock or of several, all or none, until its answer.
+struct Request {
+  Leases leases;  // their ids follow each other
+  AcquireCallback answer;
+  bool answered = false;
+  bool one_try = false;
+  bool turned_away = false;  // refused by a draining broker; the Opened of the next stream does not end stranded_ns
+  int64_t asked_ns = 0;
+  int64_t wait_until_ns = kNever;
+  int64_t stranded_ns = kNever;  // since when no broker has it; kNever: one has
+  int64_t given_up_at_ns = kNever;
+
+  int64_t id() const { return leases.front()->id; }
+  // The session that it was sent through; null: none has it.
+  Link* link() const { return leases.front()->link; }
+  // No session has it any more.
+  void Unsend() {
+    for (const LeasePtr& lease : leases) {
+      lease->phase = Lease::Phase::kWaiting;
+      lease->link = nullptr;
+    }
+  }
+};
 
 }  // namespace distlock::internal

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
+#include <stop_token>
 #include <utility>
 
 #include "acquirer.h"
@@ -14,19 +14,8 @@ namespace distlock {
 namespace {
 
 using internal::Core;
-using internal::LeasePtr;
+using internal::Leases;
 using internal::MakeSpec;
-using internal::TellOn;
-
-// The answers of one request, until all are there. They come one after the other, on one thread unless one is refused.
-struct Gathering {
-  Gathering(size_t size, MultiLockCallback callback_) : guards(size), missing(size), callback(std::move(callback_)) {}
-
-  std::vector<Guard> guards;
-  size_t missing;
-  std::atomic<bool> refused{false};
-  MultiLockCallback callback;
-};
 
 bool IsAllowed(size_t size) { return size > 0 && size <= wire::kMostLocksTogether; }
 
@@ -81,15 +70,13 @@ LockSet& LockSet::MaxWait(std::optional<Duration> max_wait) {
 }
 
 struct MultiGuard::Parts {
-  std::stop_source stop;
-  std::once_flag stopping;  // the first call of stop_token() connects `stop` to all parts
   std::vector<Guard> guards;
+  std::stop_token any_ends;
 };
 
 MultiGuard::MultiGuard() = default;
-MultiGuard::MultiGuard(std::vector<Guard> guards) : parts_(std::make_unique<Parts>()) {
-  parts_->guards = std::move(guards);
-}
+MultiGuard::MultiGuard(std::vector<Guard> guards, std::stop_token any_ends)
+    : parts_(std::make_unique<Parts>(Parts{std::move(guards), std::move(any_ends)})) {}
 MultiGuard::MultiGuard(MultiGuard&&) noexcept = default;
 MultiGuard& MultiGuard::operator=(MultiGuard&&) noexcept = default;
 MultiGuard::~MultiGuard() = default;
@@ -109,7 +96,7 @@ ReleaseOutcome MultiGuard::Release() {
       if (answers->missing.fetch_sub(1) == 1) answers->done.Notify();
     });
   }
-  if (Core::OnLibraryThread()) return ReleaseOutcome::kUnknown;
+  if (internal::OnLibraryThread()) return ReleaseOutcome::kUnknown;
   answers->done.WaitForNotification();
   for (const ReleaseOutcome worst : {ReleaseOutcome::kAlreadyGone, ReleaseOutcome::kUnknown}) {
     const auto& outcomes = answers->outcomes;
@@ -132,10 +119,7 @@ std::stop_token MultiGuard::stop_token() const {
   for (const Guard& guard : parts_->guards) {
     if (guard.core_ != nullptr && guard.core_->Forked()) return guard.stop_token();
   }
-  std::call_once(parts_->stopping, [this] {
-    for (const Guard& guard : parts_->guards) guard.StopsAlso(parts_->stop);
-  });
-  return parts_->stop.get_token();
+  return parts_->any_ends;
 }
 
 EndCause MultiGuard::end_cause() const {
@@ -187,42 +171,34 @@ PendingLock MultiLock::TryLockForAsync(Duration max_wait, MultiLockCallback call
   return Start(max_wait, std::move(callback));
 }
 
-std::vector<LockCallback> MultiLock::Gather(size_t size, MultiLockCallback callback) {
-  const auto gathering = std::make_shared<Gathering>(size, std::move(callback));
-  std::vector<LockCallback> callbacks;
-  for (size_t i = 0; i < size; ++i) {
-    callbacks.push_back([gathering, i](Result<Guard> answer) {
-      if (!answer.ok()) {
-        if (!gathering->refused.exchange(true)) gathering->callback(answer.refusal());
-        return;
-      }
-      gathering->guards[i] = std::move(answer).value();
-      if (--gathering->missing == 0) gathering->callback(MultiGuard(std::move(gathering->guards)));
-    });
-  }
-  return callbacks;
+template <class Leases>
+Result<MultiGuard> MultiLock::GuardOf(const std::shared_ptr<Core>& core, Result<Leases> answer) {
+  if (!answer.ok()) return answer.refusal();
+  std::stop_token any_ends = answer->size() == 1 ? core->StopToken(answer->front()) : answer->front()->any.get_token();
+  std::vector<Guard> guards;
+  for (internal::LeasePtr& lease : *answer) guards.push_back(core->GuardOf(std::move(lease)));
+  return MultiGuard(std::move(guards), std::move(any_ends));
 }
 
 PendingLock MultiLock::Start(std::optional<Duration> max_wait, MultiLockCallback callback) const {
-  const size_t size = locks_.size();
-  if (!IsAllowed(size)) {
-    core_->Refuse([callback = core_->ForProgram(std::move(callback))](
-                      const Result<Guard>& answer) mutable { callback(answer.refusal()); },
-                  WrongSize(size));
-    return {};
-  }
-  return {core_, core_->AcquireAll(locks_.locks_, max_wait, Gather(size, core_->ForProgram(std::move(callback))))};
+  internal::AcquireCallback answered = [core = core_,
+                                        tell = core_->ForProgram(std::move(callback))](Result<Leases> answer) mutable {
+    Result<MultiGuard> guard = GuardOf(core, std::move(answer));
+    if (tell) tell(std::move(guard));
+  };
+  if (IsAllowed(locks_.size())) return {core_, core_->Acquire(locks_.locks_, max_wait, std::move(answered))};
+  core_->Refuse(std::move(answered), WrongSize(locks_.size()));
+  return {};
 }
 
 Result<MultiGuard> MultiLock::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
-  if (Core::OnLibraryThread()) return internal::WouldDeadlock();
+  if (internal::OnLibraryThread()) return internal::WouldDeadlock();
   if (cancel.stop_requested()) return internal::CancelledBefore();
   if (!IsAllowed(locks_.size())) return WrongSize(locks_.size());
-  internal::Awaited<Result<MultiGuard>> answer(core_->waiting());
-  const LeasePtr first =
-      core_->AcquireAll(locks_.locks_, max_wait, Gather(locks_.size(), answer.callback()), TellOn::kThisThread);
-  const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(first, TellOn::kThisThread); });
-  return answer.Wait();
+  internal::Awaited<Result<Leases>> answer(core_->waiting());
+  const internal::RequestPtr request = core_->Acquire(locks_.locks_, max_wait, answer.callback());
+  const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(request); });
+  return GuardOf(core_, answer.Wait());
 }
 
 }  // namespace distlock

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mutex and the notification of this library: Abseil's, or, under ThreadSanitizer, the standard library's, because
-// an installed Abseil is not instrumented, and ThreadSanitizer would not see what its mutex orders.
+// The mutex and the notification of this library: the standard library's, with Abseil's annotations. Abseil's own looks
+// for deadlocks at each lock where it was built so, as Debian's is, and an installed one hides from ThreadSanitizer.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
-#include <absl/synchronization/mutex.h>
-#include <absl/synchronization/notification.h>
-#include <absl/time/time.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -17,7 +13,6 @@
 
 namespace distlock::internal {
 
-#if defined(DISTLOCK_TSAN)  // deploy/cmake/thread_sanitizer.h
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
@@ -25,7 +20,7 @@ class ABSL_LOCKABLE Mutex {
     mu_.unlock();
     changed_.notify_all();
   }
-  // Held. Waits until `condition` is true; it may change whenever the mutex is unlocked.
+  // Held. Waits until `condition` is true, which may change whenever the mutex is unlocked.
   template <class Condition>
   bool AwaitFor(Condition condition, Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     std::unique_lock lock(mu_, std::adopt_lock);
@@ -72,20 +67,5 @@ class Notification {
   std::condition_variable came_;
   bool notified_ = false;
 };
-
-template <class Condition>
-bool AwaitFor(Mutex& mu, Condition condition, Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-  return mu.AwaitFor(condition, longest);
-}
-#else
-using Mutex = absl::Mutex;
-using MutexLock = absl::MutexLock;
-using Notification = absl::Notification;
-
-template <class Condition>
-bool AwaitFor(Mutex& mu, Condition condition, Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-  return mu.AwaitWithTimeout(absl::Condition(&condition), absl::FromChrono(longest));
-}
-#endif
 
 }  // namespace distlock::internal

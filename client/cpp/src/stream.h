@@ -1,82 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the Core needs of the network: Session calls to brokers. grpc_transport.h is the production side; tests have
+// What the Engine needs of the network: Session calls to brokers. grpc_transport.h is the production side; tests have
 // another.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "command_queue.h"
 #include "distlock/client.h"
+#include "distlock/v1/lock_service.pb.h"
+#include "effects.h"
+#include "reused_message.h"
 #include "waiting.h"
 
 namespace distlock::internal {
 
-class Core;
+class Engine;
 
-// One Session call. Made by a Transport, ends itself; keeps the Core alive until then.
+// One Session call. Whoever is to tell the Engine something keeps both alive until then.
 //
-// It tells the Core, on threads of the transport, one call at a time: OnResponse of each message, OnWritten of each
-// write, OnReadEnd once when no message comes any more, and at last OnStreamDone, which comes only after AllowFinish.
-// OnWritten may also come within Write, on its thread, beside another call. The Core counts the operations that are
-// being started or in flight. It calls AllowFinish when the stream is broken and none is left, and does not use the
-// stream afterwards. At most one write is in flight.
+// It tells the Engine, on threads of the transport, one call at a time: OnResponse of each message, OnWritten of each
+// write, OnReadEnd once when no message comes any more, and OnStreamEnd once, after Finish. OnWritten may also come
+// within Write, on its thread, beside another call.
 class Stream {
  public:
-  // `link`: of the table, that it serves.
-  explicit Stream(int link) : link_(link) {}
+  // `link`: of the table, that it serves. `broker`: its number (Addresses).
+  Stream(int link_, size_t broker_) : link(link_), broker(broker_) {}
+  virtual ~Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  virtual void Write(std::unique_ptr<Batch> batch) = 0;
-  // In OnWritten: what was written.
-  virtual std::unique_ptr<Batch> TakeWritten() = 0;
+  // Opens the call. `proof`: what it shows the broker, if anything. Once, before all else.
+  virtual void Start(const std::optional<std::string>& proof) = 0;
+  // Sends `message`. At most one write is in flight; meanwhile the message is the stream's.
+  virtual void Write() = 0;
   virtual void Cancel() = 0;
-  virtual void AllowFinish() = 0;
-  // On the thread that tells the Core: it serves other Clients, too, or is a blocked caller's. The program's callbacks
-  // must not run there.
+  // Once, when no message comes any more, and no write is in flight nor will be.
+  virtual void Finish() = 0;
+  // On the thread that tells the Engine: it serves other Clients, too, or is a blocked caller's. The program's
+  // callbacks must not run there.
   virtual bool SharesThread() const { return false; }
-  int link() const { return link_; }
 
-  // How the Core uses the stream. Guarded by the Core's mutex.
-  struct Use {
-    int operations = 1;   // being started or in flight; Start is the first
-    bool writing = true;  // Start writes
-    bool broken = false;
-    bool ended = false;
-
-    // True once, when the stream is broken and no operation is left. The caller then unlocks the mutex and calls
-    // AllowFinish().
-    bool Ends() { return broken && operations == 0 && !std::exchange(ended, true); }
-  };
-  Use use;
-
- protected:
-  ~Stream() = default;
-
- private:
-  const int link_;
+  const int link;
+  const size_t broker;
+  ReusedMessage<v1::SessionRequest> message;  // while `writing` is false: the Engine's, which packs it
+  Effects fx;                                 // of the thread that tells the Engine
+  // The Engine's, guarded by its mutex.
+  bool writing = false;
+  bool read_ended = false;
 };
 
-// Makes the streams. Used by the Core's thread, and destroyed by Close after it has joined that thread.
+// Makes the streams. Used by the Engine's thread, and destroyed by Close after it has joined that thread.
 class Transport {
  public:
   virtual ~Transport() = default;
-  // Nothing is sent before Start. The Core holds its mutex.
-  virtual Stream* NewStream(std::shared_ptr<Core> core, int link) = 0;
-  // Opens the call, with `first` as its first message, to the broker of that number (Addresses).
-  virtual void Start(Stream* stream, size_t broker, std::unique_ptr<Batch> first) = 0;
+  // Does nothing yet: the Engine holds its mutex.
+  virtual std::shared_ptr<Stream> NewStream(std::shared_ptr<Engine> engine, int link, size_t broker) = 0;
   // Null: callers that block just wait.
   virtual std::shared_ptr<Waiting> waiting() { return nullptr; }
 };
 
 // `addresses`: one for each broker, in the order of their numbers. `options` outlive the transport.
 using MakeTransport =
-    std::function<std::unique_ptr<Transport>(const ClientOptions& options, std::vector<std::string> addresses)>;
+    std::function<std::unique_ptr<Transport>(const ClientOptions& options, const std::vector<std::string>& addresses)>;
 
 }  // namespace distlock::internal

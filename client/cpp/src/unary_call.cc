@@ -80,7 +80,7 @@ std::chrono::system_clock::time_point WallTimeIn(Duration patience) {
 }
 
 Result<Lookups::ConnectionPtr> FindBroker(Core& core, Duration patience, const std::stop_token& cancel) {
-  if (Core::OnLibraryThread()) return WouldDeadlock();
+  if (OnLibraryThread()) return WouldDeadlock();
   if (auto refusal = core.Unusable()) return *std::move(refusal);
   return core.lookups().Find(patience, cancel);
 }

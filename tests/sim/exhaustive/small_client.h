@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of a small system, and what it believes: by design 4.2, without the client library's own reserve, so that
-// the broker's promises are judged by themselves. It also watches that each request gets one final answer. A plain part
-// of the simulation that owns it.
+// A client of a small system, and what it believes: by design 4.2, so that the broker's promises are judged by
+// themselves. It also watches that each request gets one final answer. A plain part of the simulation that owns it.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "belief.h"
 #include "core/messages.h"
+#include "exhaustive/belief.h"
 #include "exhaustive/digest.h"
 
 namespace distlock::sim {
@@ -66,7 +65,7 @@ class SmallClient {
   core::RequestId last_request_ = 0;
   core::OwnerId owner_{};
   uint64_t token_ = 0;
-  internal::LeaseBelief belief_;
+  Belief belief_;
   std::vector<core::Instant> beats_;  // when each heartbeat of this stream was sent
   core::Instant next_beat_{};
   std::map<core::RequestId, Answered> open_;  // not finally answered

@@ -44,12 +44,12 @@ void LibraryClient::Vanish() {
   if (stream_ != nullptr) StopListening(*stream_);
   stream_.reset();
   table_.reset();
+  requests_.clear();
   leases_.clear();
-  wish_of_.clear();
   twins_.clear();
-  twin_of_.clear();
+  asked_for_.clear();
   labels_.clear();
-  fx_.Clear();
+  fx_ = {};
   ++timer_;
 }
 
@@ -68,8 +68,8 @@ void LibraryClient::OnTimer() {
   armed_ns_ = internal::kNever;
   ++timer_;
   const int64_t now_ns = Now();
-  if (stream_ != nullptr && table_->Lapsed(now_ns)) {
-    Break(EndCause::kLapsed, "the broker was not heard for the whole validity");
+  if (stream_ != nullptr && table_->at(0).IsLapsed(now_ns)) {
+    Break(EndCause::kLapsed, "the broker was not heard for the whole validity", std::nullopt);
     ReconnectLater();
   }
   table_->Tick(now_ns, fx_);
@@ -97,52 +97,53 @@ std::shared_ptr<const internal::Spec> LibraryClient::SpecFor(const Wish& wish) c
   return internal::MakeSpec(wish.key, std::move(options), {wire.mode(), wire.permits(), wire.limit()});
 }
 
-LockCallback LibraryClient::ToldOf(int64_t id) {
-  return [this, id](Result<Guard> result) {
-    Wish* same = Find(id);
-    if (same == nullptr) return;
-    leases_.erase(id);
-    LeaveTwin(id);
-    OnRefused(*same, ReasonOf(result.refusal().reason));
-  };
-}
-
-void LibraryClient::Ask(Wish& wish) {
-  const auto spec = SpecFor(wish);
-  const auto lease = table_->Acquire(spec, wish.max_wait, ToldOf(wish.id), Now(), fx_);
-  leases_[wish.id] = lease;
-  wish_of_[lease->id] = wish.id;
-  labels_[lease->id] = LabelOf(wish);
-  if (wish.reentrant) AskTwin(wish, spec);
-  Settle();
-}
+void LibraryClient::Ask(Wish& wish) { AskTogether({wish.id}); }
 
 void LibraryClient::AskTogether(const std::vector<int64_t>& ids) {
-  std::vector<std::shared_ptr<const internal::Spec>> specs;
-  std::vector<LockCallback> refusals;
-  for (const int64_t id : ids) {
-    specs.push_back(SpecFor(*Find(id)));
-    refusals.push_back(ToldOf(id));
+  std::vector<internal::SpecPtr> specs;
+  for (const int64_t id : ids) specs.push_back(SpecFor(*Find(id)));
+  const auto answered = [this, ids](Result<internal::Leases> answer) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      OnAnswer(ids[i], answer.ok() ? (*answer)[i] : nullptr, answer.ok() ? Refusal{} : answer.refusal());
+    }
+  };
+  const auto request = table_->Acquire(specs, Find(ids.front())->max_wait, answered, Now(), fx_);
+  for (size_t i = 0; i < request->leases.size(); ++i) {
+    requests_[ids[i]] = request;
+    asked_for_[request->leases[i]->id] = ids[i];
+    labels_[request->leases[i]->id] = LabelOf(*Find(ids[i]));
   }
-  const auto first = table_->AcquireAll(specs, Find(ids.front())->max_wait, std::move(refusals), Now(), fx_);
-  int64_t lease = first->id;
-  for (const int64_t id : ids) {
-    leases_[id] = first;  // cancels all of them; each gets its own lease with its grant
-    wish_of_[lease] = id;
-    labels_[lease++] = LabelOf(*Find(id));
-  }
+  if (const Wish& wish = *Find(ids.front()); wish.reentrant) AskTwin(wish, specs.front());
   Settle();
+}
+
+// `lease`: null for a refusal.
+void LibraryClient::OnAnswer(int64_t id, const internal::LeasePtr& lease, const Refusal& refusal) {
+  requests_.erase(id);
+  Wish* wish = Find(id);
+  if (wish == nullptr) return;
+  if (lease != nullptr) {
+    leases_[id] = lease;
+    return OnGranted(*wish, static_cast<uint64_t>(lease->token));
+  }
+  LeaveTwin(id);
+  OnRefused(*wish, ReasonOf(refusal.reason));
 }
 
 // ---- Re-entry ----
 
-void LibraryClient::AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec) {
+void LibraryClient::AskTwin(const Wish& wish, const internal::SpecPtr& spec) {
   const int64_t id = wish.id;
-  const auto twin =
-      table_->Acquire(spec, wish.max_wait, [this, id](const Result<Guard>&) { twins_.erase(id); }, Now(), fx_);
-  twins_[id] = {twin};
-  twin_of_[twin->id] = id;
-  labels_[twin->id] = LabelOf(wish);
+  const auto answered = [this, id](Result<internal::Leases> answer) {
+    if (answer.ok()) return OnTwin(id, answer->front());
+    twins_.erase(id);
+  };
+  const auto request = table_->Acquire({&spec, 1}, wish.max_wait, answered, Now(), fx_);
+  if (request->leases.empty()) return;
+  const internal::LeasePtr lease = request->leases.front();
+  twins_[id] = {request, lease};
+  asked_for_[lease->id] = id;
+  labels_[lease->id] = LabelOf(wish);
 }
 
 void LibraryClient::OnTwin(int64_t id, const internal::LeasePtr& lease) {
@@ -158,10 +159,9 @@ void LibraryClient::OnTwin(int64_t id, const internal::LeasePtr& lease) {
 void LibraryClient::LeaveTwin(int64_t id) {
   auto node = twins_.extract(id);
   if (node.empty()) return;
-  const internal::LeasePtr& lease = node.mapped().lease;
-  if (!node.mapped().held) return table_->Cancel(lease, fx_);
+  if (!node.mapped().held) return table_->Cancel(*node.mapped().request, fx_);
   table_->Release(
-      lease,
+      node.mapped().lease,
       [this](ReleaseOutcome outcome) {
         if (outcome == ReleaseOutcome::kReleased)
           env_.Fail(name() + " gave back one of the two times it had a lock, and that freed it");
@@ -170,7 +170,7 @@ void LibraryClient::LeaveTwin(int64_t id) {
 }
 
 void LibraryClient::GiveUp(Wish& wish) {
-  table_->Cancel(leases_.at(wish.id), fx_);
+  table_->Cancel(*requests_.at(wish.id), fx_);
   LeaveTwin(wish.id);
   Settle();
 }
@@ -226,26 +226,8 @@ void LibraryClient::Leave() {
 // Runs the callbacks that a change of the table led to.
 void LibraryClient::Settle() {
   if (std::exchange(settling_, true)) return;
-  while (true) {
-    internal::Effects fx = std::move(fx_);
-    fx_ = internal::Effects();
-    if (fx.granted.empty() && fx.refused.empty() && fx.released.empty() && fx.changed.empty()) break;
-    for (auto& [lease, callback] : fx.granted) {
-      if (const auto twin = twin_of_.find(lease->id); twin != twin_of_.end()) {
-        OnTwin(twin->second, lease);
-        continue;
-      }
-      const auto found = wish_of_.find(lease->id);
-      Wish* wish = found == wish_of_.end() ? nullptr : Find(found->second);
-      if (wish == nullptr) continue;
-      leases_[wish->id] = lease;
-      OnGranted(*wish, static_cast<uint64_t>(lease->token));
-    }
-    for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(refusal));
-    for (auto& [callback, outcome] : fx.released) {
-      if (callback) callback(outcome);
-    }
-    for (auto& [callback, refusal] : fx.changed) callback(refusal);
+  while (!fx_.empty()) {
+    std::exchange(fx_, {}).Run({});
   }
   SyncBeliefs();
   settling_ = false;

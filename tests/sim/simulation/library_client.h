@@ -46,25 +46,25 @@ class LibraryClient : public ClientProcess {
 
   // The second acquire of a reentrant wish.
   struct Twin {
+    internal::RequestPtr request;
     internal::LeasePtr lease;
     bool held = false;
   };
 
-  std::shared_ptr<const internal::Spec> SpecFor(const Wish& wish) const;
-  LockCallback ToldOf(int64_t id);
-  void AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec);
+  internal::SpecPtr SpecFor(const Wish& wish) const;
+  void OnAnswer(int64_t id, const internal::LeasePtr& lease, const Refusal& refusal);
+  void AskTwin(const Wish& wish, const internal::SpecPtr& spec);
   void OnTwin(int64_t id, const internal::LeasePtr& lease);
   void LeaveTwin(int64_t id);
   const std::string& LabelOnWire(int64_t lease_id);
 
   int64_t Now() const { return LocalTime().count(); }
   void Connect();
-  void Send(std::unique_ptr<internal::Batch> batch);
   void Flush();
   void OnResponse(const v1::SessionResponse& response);
   void OnStreamOver();
   static void StopListening(Stream& stream);
-  void Break(EndCause cause, const char* why);
+  void Break(EndCause cause, const char* why, const std::optional<Refusal>& failure);
   void ReconnectLater();
   void OnTimer();
   void Arm();
@@ -75,11 +75,11 @@ class LibraryClient : public ClientProcess {
   const size_t most_wishes_;
   std::unique_ptr<internal::LockTable> table_;
   internal::Effects fx_;
-  std::map<int64_t, internal::LeasePtr> leases_;  // by wish
-  std::map<int64_t, int64_t> wish_of_;            // by the table's lease id; also of ended wishes
-  std::map<int64_t, Twin> twins_;                 // by wish
-  std::map<int64_t, int64_t> twin_of_;            // wishes, by the lease id of their twin in the table
-  std::map<int64_t, std::string> labels_;         // by the table's lease id: the last label that was sent
+  std::map<int64_t, internal::RequestPtr> requests_;  // by wish, until they are answered
+  std::map<int64_t, internal::LeasePtr> leases_;      // by wish, from the grant on
+  std::map<int64_t, Twin> twins_;                     // by wish
+  std::map<int64_t, int64_t> asked_for_;              // wishes, also ended ones, by the ids of leases in the table
+  std::map<int64_t, std::string> labels_;             // by the table's lease id: the last label that was sent
   std::unique_ptr<Stream> stream_;
   int failures_ = 0;
   int64_t reconnect_at_ns_ = 0;

@@ -28,8 +28,9 @@ void LibraryClient::Connect() {
   if (env_.dice.Chance(0.3)) MoveHome();
   BrokerProcess& broker = Home();
   if (!broker.alive()) {
-    Refusal refusal{.reason = RefusalReason::kUnreachable, .message = "connection refused"};
-    table_->OnStatus(std::move(refusal), fx_);
+    const Refusal refused{.reason = RefusalReason::kUnreachable, .message = "connection refused"};
+    table_->OnStarted(Now(), std::nullopt, std::nullopt, fx_);
+    table_->OnBroken(EndCause::kDisconnected, refused.message, refused, Now(), fx_, 0);
     ReconnectLater();
     return Settle();
   }
@@ -44,19 +45,20 @@ void LibraryClient::Connect() {
   stream_->wire->Send(Wire::kClient, [&broker, wire = stream_->wire, ears = stream_->ears, id = stream_->id] {
     *id = broker.front().Accept(wire, ears);
   });
-  table_->OnStarted(Now());
-  Send(table_->Pack(Now()));
+  table_->OnStarted(Now(), std::nullopt, std::nullopt, fx_);
+  Flush();
   Settle();
 }
 
-void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
-  auto request = std::make_shared<v1::SessionRequest>(batch->message());
+void LibraryClient::Flush() {
+  if (stream_ == nullptr || stream_->writing) return;
+  const auto request = std::make_shared<v1::SessionRequest>();
+  if (!table_->Pack(Now(), 0, *request)) return;
   for (v1::SessionCommand& command : *request->mutable_commands()) {
     if (!command.has_acquire()) continue;
     int64_t id = command.id();
     for (v1::LockSpec& spec : *command.mutable_acquire()->mutable_locks()) spec.set_owner(LabelOnWire(id++));
   }
-  table_->Recycle(std::move(batch));
   stream_->writing = true;
   const auto written = [this, wire = stream_->wire.get()] {
     if (stream_ == nullptr || stream_->wire.get() != wire) return;
@@ -74,33 +76,24 @@ void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
 
 // A wish that is requested again after its stream broke is another lease to the store.
 const std::string& LibraryClient::LabelOnWire(int64_t lease_id) {
-  const auto twin = twin_of_.find(lease_id);
-  const Wish* wish = Find(twin != twin_of_.end() ? twin->second : wish_of_.at(lease_id));
+  const Wish* wish = Find(asked_for_.at(lease_id));
   if (wish != nullptr) labels_[lease_id] = LabelOf(*wish);
   return labels_.at(lease_id);
 }
 
-void LibraryClient::Flush() {
-  if (stream_ == nullptr || stream_->writing) return;
-  std::unique_ptr<internal::Batch> batch = table_->Pack(Now());
-  if (batch != nullptr) Send(std::move(batch));
-}
-
 void LibraryClient::OnResponse(const v1::SessionResponse& response) {
   const int64_t now_ns = Now();
-  for (const v1::SessionEvent& event : response.events()) table_->OnEvent(event, now_ns, fx_);
-  if (table_->acked()) failures_ = 0;
+  for (const v1::SessionEvent& event : response.events()) table_->OnEvent(event, now_ns, fx_, 0);
+  if (table_->at(0).session.heard()) failures_ = 0;
   Settle();
 }
 
 void LibraryClient::OnStreamOver() {
-  const std::optional<grpc::Status> status = stream_->status;
-  Break(EndCause::kDisconnected, "the stream to the broker ended");
-  if (!status) {
-    table_->OnStatus({.reason = RefusalReason::kUnreachable, .message = "the connection was reset"}, fx_);
-  } else if (!status->ok()) {
-    table_->OnStatus(internal::ToRefusal(*status), fx_);
-  }
+  std::optional<Refusal> failure =
+      Refusal{.reason = RefusalReason::kUnreachable, .message = "the connection was reset"};
+  if (stream_->status) failure = internal::ToRefusal(*stream_->status);
+  if (stream_->status && stream_->status->ok()) failure = std::nullopt;
+  Break(EndCause::kDisconnected, "the stream to the broker ended", failure);
   if (leaving_) return;
   ReconnectLater();
   Settle();
@@ -108,12 +101,12 @@ void LibraryClient::OnStreamOver() {
 
 void LibraryClient::StopListening(Stream& stream) { static_cast<Ears&>(*stream.ears).Close(); }
 
-void LibraryClient::Break(EndCause cause, const char* why) {
+void LibraryClient::Break(EndCause cause, const char* why, const std::optional<Refusal>& failure) {
   env_.Log([&] { return name() + " has no session any more: " + why; });
   const std::unique_ptr<Stream> stream = std::move(stream_);
   StopListening(*stream);
   stream->wire->Close(Wire::kClient);
-  table_->OnBroken(cause, why, Now(), fx_);
+  table_->OnBroken(cause, why, failure, Now(), fx_, 0);
   Settle();
   for (auto& [id, wish] : wishes()) {
     if (wish.stage == Stage::kAsking && !KeepsPlace(wish)) AskAnew(wish);

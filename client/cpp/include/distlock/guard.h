@@ -87,7 +87,6 @@ class Guard {
   friend class Leadership;
   friend class MultiGuard;
   Guard(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
-  void StopsAlso(std::stop_source stop) const;
 
   std::shared_ptr<internal::Core> core_;
   std::shared_ptr<internal::Lease> lease_;

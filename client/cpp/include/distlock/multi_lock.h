@@ -81,7 +81,7 @@ class MultiGuard {
  private:
   friend class MultiLock;
   struct Parts;
-  explicit MultiGuard(std::vector<Guard> guards);
+  MultiGuard(std::vector<Guard> guards, std::stop_token any_ends);
 
   std::unique_ptr<Parts> parts_;
 };
@@ -121,8 +121,8 @@ class MultiLock {
  private:
   Result<MultiGuard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const;
   PendingLock Start(std::optional<Duration> max_wait, MultiLockCallback callback) const;
-  // The callbacks of the single locks, which call `callback` once for all of them.
-  static std::vector<LockCallback> Gather(size_t size, MultiLockCallback callback);
+  template <class Leases>
+  static Result<MultiGuard> GuardOf(const std::shared_ptr<internal::Core>& core, Result<Leases> answer);
 
   std::shared_ptr<internal::Core> core_;
   LockSet locks_;

@@ -14,7 +14,7 @@ class MultiLock;
 namespace internal {
 class Acquirer;
 class Core;
-struct Lease;
+struct Request;
 struct Spec;
 }  // namespace internal
 
@@ -30,10 +30,10 @@ class PendingLock {
  private:
   friend class MultiLock;
   friend class internal::Acquirer;
-  PendingLock(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
+  PendingLock(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Request> request);
 
   std::shared_ptr<internal::Core> core_;
-  std::shared_ptr<internal::Lease> lease_;
+  std::shared_ptr<internal::Request> request_;
 };
 
 }  // namespace distlock

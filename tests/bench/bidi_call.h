@@ -16,7 +16,9 @@
 
 #include "call_thread.h"
 
-namespace distlock::internal {
+namespace distlock::bench {
+
+using internal::CallTag;
 
 template <typename Request, typename Response>
 class BidiCall {
@@ -87,4 +89,4 @@ class BidiCall {
   Finishing finish_{this};
 };
 
-}  // namespace distlock::internal
+}  // namespace distlock::bench
