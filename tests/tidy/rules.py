@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from reading_rules import comment_starts, function_size  # noqa: F401
+from reading_rules import comment_starts, function_size
 
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
              "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
@@ -382,4 +382,4 @@ def named_flags(tree, help_text):
 
 
 RULES = (top_level, file_size, line_length, names, spdx, headers, scripts, includes, leftovers, room_readmes,
-         named_paths, metric_table, function_size)
+         named_paths, metric_table, comment_starts, function_size)
