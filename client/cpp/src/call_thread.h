@@ -28,7 +28,7 @@
 
 namespace distlock::internal {
 
-// What is run when an operation of the queue ends.
+// Runs when an operation of the queue ends.
 class CallTag {
  public:
   virtual void Run(bool ok) = 0;

@@ -44,7 +44,7 @@ std::optional<Refusal> FindProblem(const Spec& spec) {
   return refusal;
 }
 
-// Of a text such as "1.5s"; 0 when it cannot be read.
+// Reads a text such as "1.5s"; 0 when it cannot be read.
 Duration ToDuration(const std::string& text) {
   absl::Duration duration;
   if (!absl::ParseDuration(text, &duration)) return {};

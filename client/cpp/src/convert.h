@@ -42,7 +42,7 @@ std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec,
 // The spec with this entry among its metadata.
 std::shared_ptr<const Spec> WithMetadata(const Spec& spec, const std::string& name, std::string value);
 
-// What is wrong with a text that is no UTF-8: a FieldProblem's description.
+// The fault of a text that is no UTF-8: a FieldProblem's description.
 inline constexpr char kNotUtf8[] = "is not UTF-8; encode binary names first";
 
 // The label as the broker accepts it: cut to 256 bytes, and empty when it is not UTF-8.

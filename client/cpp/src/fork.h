@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What fork does to this library. A child has a copy of the memory and shares the sockets and the poller's descriptor,
+// Effects of fork on this library. A child has a copy of the memory and shares the sockets and the poller's descriptor,
 // but has none of the threads. The child must not use the copy of a connection: the broker would take the child's
 // messages for the parent's. Nor does gRPC work in a child that was forked while gRPC was in use: its timer threads are
 // missing. Any thread.

@@ -18,7 +18,7 @@ void LockTable::Cancel(Request& request, Effects& fx) {
 std::stop_token LockTable::StopToken(Lease& lease) {
   if (!lease.stop.stop_possible()) {
     lease.stop = std::stop_source();
-    // Nobody has this token yet, so this runs no callback of the program under the mutex.
+    // No program has this token yet, so this runs no callback of it under the mutex.
     if (lease.phase == Lease::Phase::kEnded) lease.stop.request_stop();
   }
   return lease.stop.get_token();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this process may say of itself, so that a broker on the same machine sees its end. Any thread.
+// A process's claim about itself, so that a broker on the same machine sees its end. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 
 namespace distlock::internal {
 
-// What keeps a request from being sent: a text that is not UTF-8. Names each such field.
+// The fault that bars a request: a text that is not UTF-8. Names each such field.
 std::optional<Refusal> NotUtf8(const google::protobuf::Message& request);
 
 // Whether the broker made it; else gRPC did, or a proxy.

@@ -19,7 +19,7 @@ inline constexpr char kTlsScheme[] = "tls://";
 // `tls` with what the environment says in place of fields that are "".
 TlsOptions WithEnvironment(TlsOptions tls);
 
-// What is wrong with the files, in one line that names the file and where it was given; "" when they can be used.
+// The fault of the files, in one line that names the file and where it was given; "" when they can be used.
 std::string TlsProblem(const TlsOptions& tls);
 
 // Why no connection to the address came about, in words: `said` is gRPC's message of a call that failed for it. Names

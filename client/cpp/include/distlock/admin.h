@@ -27,7 +27,7 @@ namespace internal {
 class Core;
 }
 
-// What a server of the store does for the broker.
+// The work of a server of the store for the broker.
 enum class StoreNodeState {
   kDown = 1,     // it cannot be used
   kUp = 2,       // leases are granted and renewed
@@ -104,18 +104,18 @@ struct DrainBegun {
   int64_t leases = 0;   // still held through the broker
 };
 
-// What somebody may want to do, by the words of the broker's policy.
+// A caller's wish, by the words of the broker's policy.
 struct AccessQuestion {
   std::string verb;  // such as exclusive, look or drain; "": none, the rights are all that is wanted
-  // Of a verb of locks: the lock, or with `prefix` all locks whose keys begin with `key`. The namespace
-  // kAllNamespaces (inspect.h) with `prefix` is all locks.
+  // For a verb of locks: the lock, or with `prefix` all locks whose keys begin with `key`. The namespace kAllNamespaces
+  // (inspect.h) with `prefix` is all locks.
   std::string lock_namespace;
   std::string key;
   bool prefix = false;
   std::string principal;  // whose rights, such as k8s:shop/worker, or anonymous; "": the caller's own
 };
 
-// What one verb is allowed for.
+// The right to one verb.
 struct AccessRight {
   std::string verb;
   std::vector<std::string> locks;         // patterns as in the policy, at most 100; empty for a verb of the broker

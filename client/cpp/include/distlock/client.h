@@ -76,8 +76,8 @@ struct ClientOptions {
   // another one 10 s.
   Duration unreachable_timeout{0};
 
-  // What happens to acquires that wait when the stream breaks: true re-issues them on the next stream, false refuses
-  // them with kUnreachable.
+  // The fate of acquires that wait when the stream breaks: true re-issues them on the next stream, false refuses them
+  // with kUnreachable.
   bool reissue_waits = true;
 
   // After an attempt at each address the client pauses. The n-th pause is random between zero and
@@ -86,7 +86,7 @@ struct ClientOptions {
   Duration reconnect_max = std::chrono::seconds(2);
 
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt
-  // Of each call of inspect.h, detached.h and admin.h, and of Election::Look: first to find a broker that answers at
+  // For each call of inspect.h, detached.h and admin.h, and of Election::Look: first to find a broker that answers at
   // all, among those of `address`, and then for its answer.
   Duration call_timeout = std::chrono::seconds(5);
   Duration close_timeout = std::chrono::seconds(1);  // how long the destructor waits for the broker's answer
@@ -100,7 +100,7 @@ struct ClientOptions {
   // which takes up to the broker's --validity. Say false when another process acts under the locks of this one.
   bool ends_with_process = true;
 
-  // Who calls the program's callbacks: those of the Async calls, LockOptions::on_queued and on_draining. Unset: a
+  // The caller of the program's callbacks: those of the Async calls, LockOptions::on_queued and on_draining. Unset: a
   // thread of the library. The executor gets a function to call once, later, on a thread of its own; it must not wait
   // for the library, and it must not call the function before it returns. Stop tokens are not among them (see guard.h).
   // A callback that runs on the executor may block and may make blocking calls. After the Client is destroyed the

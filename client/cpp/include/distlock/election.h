@@ -33,7 +33,7 @@ class LeaderLookup;
 // The metadata entry that holds the leader's value, in every language.
 inline constexpr char kElectionValue[] = "distlock.election";
 
-// Who leads, as others see it.
+// The leader, as others see it.
 struct Leader {
   std::string value;
   std::string owner;
@@ -106,7 +106,7 @@ class Election {
   // before this returns. It must neither block nor throw.
   PendingLock CampaignAsync(CampaignCallback callback);
 
-  // Who leads at this moment; nothing between two terms. One round trip, at most 5 s, over a second connection to the
+  // The leader at this moment; nothing between two terms. One round trip, at most 5 s, over a second connection to the
   // broker, which all elections of the Client share. Refused with kWouldDeadlock in a callback of the library.
   Result<std::optional<Leader>> Look();
 

@@ -31,7 +31,7 @@ class Core;
 // For `lock_namespace` of List and WatchAll: all namespaces.
 inline constexpr char kAllNamespaces[] = "-";
 
-// Who waits for a lock.
+// A waiter for a lock.
 struct Waiter {
   std::string waiter_id;  // becomes its holder_id when it is granted
   std::string owner;
@@ -69,7 +69,7 @@ struct TokenCheck {
   int64_t newest_token = 0;  // 0: not known
 };
 
-// What a watch does when its stream ends: the broker drains, or cannot be reached any more.
+// A watch's way when its stream ends: the broker drains, or cannot be reached any more.
 enum class WhenInterrupted {
   kTryAgain,  // goes on at a broker that answers, with pauses, and tells the present state again
   kReturn,    // returns why: kDraining, or kUnreachable

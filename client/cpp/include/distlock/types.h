@@ -36,7 +36,7 @@ Duration TimeUntil(const std::chrono::time_point<Clock, D>& until) {
   return std::chrono::ceil<Duration>(left);
 }
 
-// What the broker does with a lock whose stream broke.
+// The broker's way with a lock whose stream broke.
 enum class OnDisconnect {
   kSafe = 1,     // frees it when its last promise to this client has ended: within the validity (3 s)
   kRelease = 2,  // frees it at once, although this client may not have noticed yet
@@ -129,7 +129,7 @@ struct QueuedInfo {
   std::optional<LockBlock> block;  // as in Refusal
 };
 
-// Who goes next when several wait. Applies to the request that names it.
+// The order of several waiters. Applies to the request that names it.
 enum class QueuePolicy {
   kDefault = 0,           // kFair
   kFair = 1,              // order of arrival; neighbouring readers share
