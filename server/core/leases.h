@@ -68,7 +68,7 @@ class Leases final : public PartOf<Lease> {
   void ReleaseLater(Lease& lease, Duration time, Duration block = Duration::zero());
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
   void EndWithStream(Lease& lease);
-  // Nobody believes any more in what these requests of the stream had: frees what waits for the end of that belief.
+  // Belief in what these requests of the stream had is over: frees what waits for that.
   // Returns how many.
   uint32_t FreeEndingOf(SessionId session, RequestId first = 0, RequestId last = std::numeric_limits<RequestId>::max());
   // Tells those who have the lease that it is lost, on record. The caller ends it.

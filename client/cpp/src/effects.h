@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is to be done when the Engine's mutex is free again, in order: mostly callbacks of the program, and on which
+// Effects are done when the Engine's mutex is free again, in order: mostly callbacks of the program, and on which
 // thread.
 #pragma once
 

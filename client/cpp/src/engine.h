@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What drives the lock table of a Client: its mutex, its streams, and the thread that wakes for deadlines, heartbeats
+// The Engine drives the lock table of a Client: its mutex, its streams, and the thread that wakes for deadlines, heartbeats
 // and reconnects. Thread-safe. The thread and each stream keep it alive.
 //
 // 1. Every turn does the same: it changes the table under the mutex, unlocks it, runs the callbacks that this led to
@@ -41,7 +41,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void Start();
   void Close();
 
-  // Who waits for the answer to what a turn asks for.
+  // Somebody waits, or nobody, for the answer to what a turn asks for.
   enum class Asker { kNobody, kBlockedCaller, kProgram };
   // A call of the program: `act` changes the table.
   using Act = absl::FunctionRef<void(LockTable& table, int64_t now_ns, Effects& fx)>;

@@ -30,7 +30,7 @@ class GrpcStream final : public Stream, public std::enable_shared_from_this<Grpc
   bool SharesThread() const override { return calls_->IsShared(); }
 
  private:
-  // Of an operation that is in flight at most once at a time.
+  // One operation, in flight at most once at a time.
   struct Operation final : CallTag {
     explicit Operation(void (GrpcStream::*on_end_)(bool ok)) : on_end(on_end_) {}
     CallTag* For(GrpcStream* stream) {

@@ -9,7 +9,7 @@
 namespace distlock::internal {
 namespace {
 
-// Of the outcomes in two sessions, of which only one has had the lease.
+// The outcome that counts of those in two sessions, of which only one has had the lease.
 ReleaseOutcome Better(ReleaseOutcome a, ReleaseOutcome b) {
   for (const ReleaseOutcome best : {ReleaseOutcome::kReleased, ReleaseOutcome::kStillHeld, ReleaseOutcome::kUnknown}) {
     if (a == best || b == best) return best;

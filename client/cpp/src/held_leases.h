@@ -36,7 +36,7 @@ class HeldLeases {
   // Whether this session has any of them.
   bool Has(const Link& link) const;
 
-  // What the holds of one reentrant lease have in common; another lease has a value of its own.
+  // The holds of one reentrant lease have this in common; another lease has a value of its own.
   using Grant = std::tuple<bool, int64_t, std::string_view, std::string_view>;
   static Grant GrantOf(const Lease& lease);
   // Those of a reentrant lease that are still held; of another one, itself.

@@ -37,7 +37,7 @@ using RequestPtr = std::shared_ptr<Request>;
 using AcquireCallback = Callback<void(Result<Leases>)>;
 using ChangeCallback = DowngradeCallback;  // of a downgrade or a proclamation
 
-// What others are to see of a held lease, until an adoption in its session shows it.
+// Others are to see this of a held lease; an adoption in its session shows it.
 struct Change {
   SpecPtr spec;
   SpecPtr sent;  // by the adoption that is under way

@@ -28,7 +28,7 @@ namespace distlock::internal {
 inline constexpr size_t kCommandBytes = 64;            // of a command without texts, or of what is around a lock
 inline constexpr int64_t kShortestPause = 10'000'000;  // between two heartbeats, or two looks at what is due
 
-// What has come for a command. When nothing of it is set, the command was carried out.
+// The answer to a command. When nothing of it is set, the command was carried out.
 struct Answer {
   const v1::Grant* grant = nullptr;
   std::optional<Refusal> refusal;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the Engine needs of the network: Session calls to brokers. grpc_transport.h is the production side; tests have
+// The Engine's view of the network: Session calls to brokers. grpc_transport.h is the production side; tests have
 // another.
 #pragma once
 
