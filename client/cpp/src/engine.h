@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Engine drives the lock table of a Client: its mutex, its streams, and the thread that wakes for deadlines, heartbeats
-// and reconnects. Thread-safe. The thread and each stream keep it alive.
+// The Engine drives the lock table of a Client: its mutex, its streams, and the thread that wakes for deadlines,
+// heartbeats and reconnects. Thread-safe. The thread and each stream keep it alive.
 //
 // 1. Every turn does the same: it changes the table under the mutex, unlocks it, runs the callbacks that this led to
 //    (Effects), and sends the commands that have gathered (Flush). The mutex is never held across a gRPC operation or
