@@ -28,9 +28,9 @@ constexpr char kFooter[] =
     "Variables: DISTLOCK_SERVER the brokers; DISTLOCK_NAMESPACE the namespace of a bare KEY; DISTLOCK_TOKEN_FILE a\n"
     "file with the bearer token that is shown to them; DISTLOCK_TLS_CA, _CERT, _KEY, _SERVER_NAME as the flags of "
     "TLS.\n\n"
-    "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage;\n"
-    "69 broker or store unavailable, or cannot do that; 70 internal error; 75 the lock was lost; 77 denied;\n"
-    "128 + a signal.";
+    "Exit codes: 0 done; 1 another holds the lock, or the token is not the newest; 64 wrong usage;\n"
+    "69 broker or store unavailable, or without support for the request; 70 internal error; 75 the lock was lost;\n"
+    "77 not allowed; 128 + n ended by signal n.";
 
 // The parser reports a wrong usage before it has stored any flag, so this looks for -o json itself.
 bool WantsJson(const std::vector<std::string>& args) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quorum-init and store: what is done to a store as a whole. They become distlockd, which alone speaks with stores.
+// quorum-init and store: the maintenance of a store. They become distlockd, which alone speaks with stores.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -66,15 +66,15 @@ void AddStoreFlags(CLI::App& app, StoreArgs& args, const std::string& redis_help
 }  // namespace
 
 void AddQuorumInit(CLI::App& app, Context& context) {
-  auto* init = app.add_subcommand("quorum-init", "Make independent servers one quorum, whatever they belonged to");
+  auto* init = app.add_subcommand("quorum-init", "Make independent servers one quorum");
   auto args = std::make_shared<StoreArgs>();
   AddStoreFlags(*init, *args, "redlock://h1,h2,h3[,...]: all servers of the quorum");
   init->footer(
-      "Needed when the servers of a quorum change; the first start of a broker does the same by itself. Stop all\n"
-      "brokers before, and wait until the longest ttl (--max-ttl) has passed: it refuses while a lock is held. All\n"
-      "servers must be reachable. It runs distlockd, whose exit codes it has: 69 a server cannot be reached, 78 a "
-      "lock\n"
-      "is held, or the URL is none of a quorum.\n\n"
+      "Needed when the servers of a quorum change, also to take a server from another quorum; the first start of a\n"
+      "broker at new servers does the same by itself. First stop all brokers, and wait until the longest ttl\n"
+      "(--max-ttl) has passed: the command refuses while a lock is held. All servers must be reachable. The command\n"
+      "runs distlockd and has its exit codes: 69 a server cannot be reached; 78 a lock is held, or the URL does not\n"
+      "name a quorum.\n\n"
       "Examples:\n"
       "  distlockctl quorum-init --redis redlock://h1,h2,h3,h4,h5");
   init->callback([&context, args] {
@@ -83,7 +83,7 @@ void AddQuorumInit(CLI::App& app, Context& context) {
 }
 
 void AddStore(CLI::App& app, Context& context) {
-  auto* store = app.add_subcommand("store", "What is done to a store as a whole: upgrade");
+  auto* store = app.add_subcommand("store", "Maintain the store");
   store->require_subcommand(1);
   store->footer(
       "Examples:\n"
@@ -96,11 +96,11 @@ void AddStore(CLI::App& app, Context& context) {
   upgrade->add_option("--sentinel-user", args->sentinel_user, "As of distlockd");
   upgrade->add_option("--sentinel-password-file", args->sentinel_password_file, "As of distlockd");
   upgrade->footer(
-      "Brokers of two releases share a store as long as it is written in a schema that both read. Upgrade once all\n"
-      "brokers are of the newer release and none is to go back: a broker that cannot read the new schema does not\n"
-      "start any more. Refused while a broker that cannot read it was there within the last hour. All servers of the\n"
-      "store must be reachable. It runs distlockd, whose exit codes it has: 69 a server cannot be reached, 78 "
-      "refused.\n"
+      "Brokers of two releases share a store as long as its schema is one that both read. Upgrade once all brokers\n"
+      "are of the newer release and none is to go back: a broker that cannot read the new schema does not start any\n"
+      "more. The command refuses while a broker that cannot read it was there within the last hour. All servers of\n"
+      "the store must be reachable. The command runs distlockd and has its exit codes: 69 a server cannot be\n"
+      "reached; 78 refused.\n"
       "\n"
       "Examples:\n"
       "  distlockctl store upgrade --to 2 --redis redis://lock-store");

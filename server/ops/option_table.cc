@@ -84,7 +84,8 @@ constexpr OptionRow kTable[] = {
      OptionPlaces::kVariable},
     Action("print-config", "print the values in effect as YAML, passwords masked, and exit"),
     Action("quorum-init",
-           "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs"),
+           "make the servers of redlock:// one quorum, even if they belonged to another one, and exit; only while no "
+           "broker runs"),
     {"store-upgrade", kGeneral, &O::store_upgrade, "0", "0..1000000",
      "when not 0: raise the schema that brokers write in the store to this one, and exit; refused while a broker that "
      "cannot read it may run",
@@ -202,8 +203,8 @@ constexpr OptionRow kTable[] = {
      "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
      "many as are seen"},
     {"quorum-new", kStore, &O::quorum_new, "false", "",
-     "of redlock://, for the first start: nobody can hold a lock of these servers yet, so they count at once although "
-     "they are new; refused when one of them belongs to a quorum already"},
+     "count the votes of the servers of redlock:// at once instead of after --max-ttl; only for the first start, when "
+     "nobody can hold a lock yet; refused when a server belongs to a quorum already"},
     {"wait-replicas", kStore, &O::wait_replicas, "0", "0..15",
      "a grant or a renewal counts only once so many replicas of the primary have confirmed it; 0: none is asked"},
     {"wait-timeout", kStore, &O::wait_timeout, "100ms", "10ms..500ms",
@@ -264,8 +265,8 @@ constexpr OptionRow kTable[] = {
     {"handshakes-per-second", kLimits, &O::handshakes_per_second, "200", "1..100000",
      "TLS handshakes, of one client address a tenth of it; twice as many at once; others wait as above"},
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
-     "gRPC calls at once on one connection, which is cut when it opens more than twice as many, an eighth more where "
-     "gRPC is hardened; 0: twice max-sessions-per-peer"},
+     "concurrent gRPC calls on one connection; one that opens more than twice as many, with a hardened gRPC an eighth "
+     "more, is closed; 0: twice max-sessions-per-peer"},
     {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
      "commands of one session without heartbeats, and Acquire calls of one client address; acquires beyond it are "
      "refused; 0: no limit"},
