@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/topologies.md, "Changing the store": from one server to Sentinel and back while a holder goes on."""
+"""deploy/topologies.md, "Changing the store", step by step: one server to Sentinel and back while a holder goes on,
+and with a pause to a quorum or a Cluster and back."""
+import re
 import subprocess
 
+import pytest
+
+from client import boot_now
+from cluster_set import ClusterSet
 from faults import DISTLOCKCTL
 from harness import eventually
 from sentinel_set import NAME, Sentinel
+from test_quorum import ServerSet
 
-SHORT = ("--max-ttl", "4s", "--default-ttl", "4s", "--validity", "1s")
+MAX_TTL_S = 4
+SHORT = ("--max-ttl", f"{MAX_TTL_S}s", "--default-ttl", f"{MAX_TTL_S}s", "--validity", "1s")
 
 
 def ask(url, *args):
@@ -19,8 +27,16 @@ def start(urls, *args):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def token_of(url, *wait):
+    """That of a short job under the lock."""
+    done = ask(url, "run", "job", *wait, "sh", "-c", "echo $DISTLOCK_TOKEN")
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
 def test_to_sentinel_and_back_while_a_holder_goes_on(world):
-    primary = world.redis(name="primary", tcp=True, args=("--protected-mode", "no", "--repl-diskless-sync-delay", "0"))
+    servers = ("--protected-mode", "no", "--repl-diskless-sync-delay", "0")
+    primary = world.redis(name="primary", tcp=True, args=servers)
     single = world.distlockd(primary.url, *SHORT, name="single")
     urls = [f"unix://{world.folder}/{name}.sock" for name in ("single", "watched", "back")]
     assert ask(urls[0], "run", "other", "-n", "true").returncode == 0
@@ -29,26 +45,86 @@ def test_to_sentinel_and_back_while_a_holder_goes_on(world):
     waiter = start(urls, "run", "job", "echo", "next")
     eventually(lambda: "1 waiting" in ask(urls[0], "show", "job").stdout, "the waiter")
 
-    replicas = [world.redis(name=f"replica{i}", tcp=True, args=(
-        "--protected-mode", "no", "--replicaof", primary.host, primary.port)) for i in range(2)]
+    replicas = [world.redis(name=f"replica{i}", tcp=True, args=servers) for i in range(2)]
+    for replica in replicas:
+        replica.command("REPLICAOF", primary.host, primary.port)
     eventually(lambda: len(primary.command("ROLE")[2]) == 2, "the replicas")
     eventually(lambda: "has, or had, replicas" in single.log(), "the broker seeing them")
+    newcomer = ask(urls[0], "run", "other", "-n", "true")  # held off or not, as the replicas came before a census
+    assert newcomer.returncode == 0 or "STORE_HOLD_OFF" in newcomer.stderr, newcomer.stderr
     sentinels = [world._add(Sentinel(world.folder, f"sentinel{i}", primary, 2)).start() for i in range(3)]
-    eventually(lambda: all(s.fields()["num-other-sentinels"] == "2" for s in sentinels), "the sentinels")
+    eventually(lambda: all((s.fields()["num-slaves"], s.fields()["num-other-sentinels"]) == ("2", "2")
+                           for s in sentinels), "the sentinels")
     addresses = ",".join(f"{s.host}:{s.port}" for s in sentinels)
-    watched = world.distlockd(f"redis+sentinel://{addresses}/{NAME}", *SHORT, name="watched")
-    assert single.drain() == 0
+    watched = world.distlockd(f"redis+sentinel://{addresses}/{NAME}", "--wait-replicas", "1", "--store-nodes", "3",
+                              *SHORT, name="watched")
+    assert watched.get("/readyz")[0] == 200 and ask(urls[0], "drain", "--wait").returncode == 0
+    assert single.exit_code() == 0
     shown = ask(urls[1], "show", "job").stdout
     assert token in shown and "1 waiting" in shown
+    status = ask(urls[1], "status").stdout
+    assert re.search(rf"^primary +{primary.host}:{primary.port}, .*confirmed by replicas$", status, re.M), status
+    assert all(re.search(rf"^replica +{replica.host}:{replica.port}, online", status, re.M) for replica in replicas)
 
     back = world.distlockd(primary.url, *SHORT, name="back")
-    assert watched.drain() == 0
+    assert ask(urls[1], "drain", "--wait").returncode == 0 and watched.exit_code() == 0
     for process in (*sentinels, *replicas):
         process.kill()
     assert token in ask(urls[2], "show", "job").stdout
     assert job.communicate("go\n", timeout=100)[1] == "" and job.returncode == 0
     assert waiter.communicate(timeout=100)[0] == "next\n" and waiter.returncode == 0
     assert ask(urls[2], "run", "other", "-w", "1m", "true").returncode == 0, back.log()
+    assert back.drain() == 0 and primary.command("DEL", "dl:beat") == 1
+    ordinary = world.distlockd(primary.url, *SHORT, name="ordinary")
+    assert ask(ordinary.url, "run", "other", "-n", "true").returncode == 0
+    assert "has, or had, replicas" not in ordinary.log()
+
+
+def two_brokers(world, url, name, *args):
+    return [world.distlockd(url, *SHORT, *args, name=f"{name}{i}") for i in range(2)]
+
+
+def pause(brokers, servers):
+    """Ends the brokers, then waits until nobody can hold a lock: also not one by a detached lease."""
+    for broker in brokers:
+        assert ask(broker.url, "drain", "--wait").returncode == 0 and broker.exit_code() == 0
+    ended = boot_now()
+    assert ask(brokers[0].url, "run", "job", "-n", "true").returncode == 69
+    eventually(lambda: boot_now() > ended + MAX_TTL_S, "the end of the longest ttl")
+    assert not [key for server in servers for key in server.command("KEYS", "dl:*:h")]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "quorum-new", "cluster"])
+def test_with_a_pause_to_a_store_that_knows_nothing_and_back(world, kind):
+    old = world.redis(name="old", tcp=True)
+    brokers = two_brokers(world, old.url, "old")
+    job = start([b.url for b in brokers], "run", "job", "sh", "-c", "echo $DISTLOCK_TOKEN; read x")
+    first = int(job.stdout.readline())
+    assert ask(brokers[0].url, "acquire", "freeze", "-n").returncode == 0
+    job.communicate("go\n", timeout=100)
+    assert job.returncode == 0
+    pause(brokers, [old])
+
+    new = ClusterSet(world) if kind == "cluster" else ServerSet(world, 3)
+    servers = new.nodes if kind == "cluster" else new.servers
+    began = boot_now()
+    brokers = two_brokers(world, new.url, "new", *(["--quorum-new"] if kind == "quorum-new" else []))
+    wait = ["-n"] if kind == "quorum-new" else ["-w", "1m"]
+    second = token_of(brokers[0].url, *wait)
+    assert second > first
+    if kind == "quorum":
+        assert boot_now() - began > MAX_TTL_S
+    if kind == "cluster":
+        uptimes = [re.search(r"uptime_in_seconds:(\d+)", server.command("INFO", "server"))[1] for server in servers]
+        assert min(map(int, uptimes)) + 1 > MAX_TTL_S
+    permit = ask(brokers[1].url, "run", "pool", "--limit", "2", "-n", "true")
+    assert permit.returncode == (0 if kind == "cluster" else 69), permit.stderr
+    assert ask(brokers[1].url, "acquire", "freeze", *wait).returncode == 0
+    pause(brokers, servers)
+
+    [broker, _] = two_brokers(world, old.url, "again")
+    assert token_of(broker.url, "-n") > second
+    assert ask(broker.url, "run", "pool", "--limit", "2", "-n", "true").returncode == 0
 
 
 def test_a_store_that_takes_no_writes_at_the_start_is_waited_for_or_refused(world):
