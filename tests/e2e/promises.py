@@ -9,6 +9,7 @@ Those of "Clocks" are the clients' own: CLOCK_TESTS."""
 import ast
 import functools
 import pathlib
+import re
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "proto/promises.md"
@@ -30,22 +31,24 @@ CLOCK_TESTS = {
 }
 
 
-def _first_cells(heading, of_head):
+def _table(heading, of_head):
     section = PAGE.read_text(encoding="utf-8").split(heading)[1].split("\n## ")[0]
-    head, *body = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
-    assert head == of_head and len(set(body)) == len(body) > 0, (head, body)
-    return body
+    head, *body = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| ")]
+    assert (head[0].strip(), head[-1].strip()) == (of_head, "tested by"), head
+    found = {first.strip(): re.findall(r"`([^`]+)`", last) for first, *_, last in body}
+    assert len(found) == len(body) > 0, body
+    return found
 
 
 @functools.cache
 def rows():
-    """The first cell of each row of "When X dies, callers see Y"."""
-    return _first_cells(HEADING, "what happens")
+    """Of each row of "When X dies, callers see Y": its first cell, and the tests that its last one names."""
+    return _table(HEADING, "what happens")
 
 
 def clock_rows():
-    """The same of "Clocks"."""
-    return _first_cells(CLOCKS, "client")
+    """The same of "Clocks", with the files of the tests."""
+    return _table(CLOCKS, "client")
 
 
 def clock_tests_missing():
@@ -62,13 +65,13 @@ def row(what_happens):
 
 @functools.cache
 def claimed():
-    """The rows that tests of this folder name, and the names of these tests."""
+    """The rows that tests of this folder name, and these tests: {row: {name: file}}."""
     found = {}
     for file in sorted(HERE.glob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 for cell in filter(None, map(_cell, node.decorator_list)):
-                    found.setdefault(cell, []).append(f"{file.name}: {node.name}")
+                    found.setdefault(cell, {})[node.name] = file.name
     return found
 
 
