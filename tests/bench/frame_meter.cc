@@ -4,7 +4,9 @@
 // reads along what gRPC receives in plain text, in any distlockd, and counts as the hardened one does. When the process
 // ends it appends to the file that DISTLOCK_FRAME_METER names, for each account of the budget, as JSON: the frames; the
 // greatest share of what a second allows that one connection has sent in one second; and the greatest share of what may
-// come at once that one had used. The broker's own test of gRPC counts, with four CONTINUATION frames.
+// come at once that one had used. The broker's own test of gRPC counts, with four CONTINUATION frames. For run.sh
+// let DISTLOCKD name a script that runs
+//   env LD_PRELOAD=libdistlock_frame_meter.so DISTLOCK_FRAME_METER=FILE distlockd "$@"
 //
 // Thread: any; one lock.
 #include <dlfcn.h>

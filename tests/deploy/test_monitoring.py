@@ -50,7 +50,8 @@ def test_each_alert_has_a_summary_a_severity_and_a_section(alert):
     assert rule["annotations"]["runbook"] == f"deploy/runbooks.md#{name.lower()}"
     lines = SECTIONS[name].splitlines()
     assert len(lines) <= SECTION_LINES_MAX
-    assert [line for line in lines if re.fullmatch(r"\*\*\w+\*\*", line)] == ["**Look**", "**Do**", "**Prevent**"]
+    parts = [line for line in lines if re.fullmatch(r"\*\*\w+\*\*", line)]
+    assert parts in (["**Look**", "**Do**"], ["**Look**", "**Do**", "**Prevent**"])
 
 
 def test_each_section_belongs_to_an_alert():
