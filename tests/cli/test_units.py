@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of deploy/jobs.md: each exit code that they name is the one with which their commands end. And the tables of
-exit codes are those of the programs."""
+"""The units of deploy/jobs.md: their commands end with the exit codes that the units name. And the tables of exit codes
+are those of the programs."""
 import configparser
 import os
 import pathlib
