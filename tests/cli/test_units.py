@@ -35,7 +35,7 @@ def codes(name, setting):
 
 
 class Unit:
-    """Starts the command of a unit, which waits for a moment where the page waits for minutes."""
+    """Starts the command of a unit."""
 
     def __init__(self, ctl, broker, folder, name):
         self.ctl, self.broker, self.key = ctl, broker, LOCKS[name]
@@ -44,14 +44,15 @@ class Unit:
         program, *self.argv = service(name)["ExecStart"].split()
         assert program == "/usr/bin/distlockctl"
         self.argv = [re.sub(r"^/usr/local/bin/\w+$", str(self.job), word) for word in self.argv]
-        self.argv = ["100ms" if before == "-w" else word for before, word in zip(["", *self.argv], self.argv)]
 
     def command(self, text):
         self.job.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
         self.job.chmod(0o755)
 
-    def start(self, *flags, **how):
-        return self.ctl.start(*self.argv[:2], *flags, *self.argv[2:], **how)
+    def start(self, *flags, wait=None, **how):
+        """wait: where the page waits for minutes; in it the broker must answer, too."""
+        argv = [wait or word if before == "-w" else word for before, word in zip(["", *self.argv], self.argv)]
+        return self.ctl.start(*argv[:2], *flags, *argv[2:], **how)
 
     def runs(self):
         """Its process, while the command runs."""
@@ -91,7 +92,7 @@ def test_systemctl_stop(unit, name):
 @pytest.mark.parametrize("name", [NIGHTLY], indirect=True)
 def test_another_host_has_the_lock(unit, ctl):
     assert ctl("acquire", unit.key).returncode == 0
-    process = unit.start()
+    process = unit.start(wait="10s")
     assert process.communicate()[1] == "" and process.returncode == 99
 
 
@@ -102,7 +103,7 @@ def test_a_job_that_failed_stays_failed(unit):
 
 
 def test_no_broker(unit):
-    assert ends(unit.start(extra_env={"DISTLOCK_SERVER": "unix:///nobody/here.sock"})) == 69
+    assert ends(unit.start(wait="1s", extra_env={"DISTLOCK_SERVER": "unix:///nobody/here.sock"})) == 69
 
 
 def test_a_lock_that_is_lost(unit, ctl):

@@ -100,7 +100,7 @@ def test_with_a_pause_to_a_store_that_knows_nothing_and_back(world, kind):
     brokers = two_brokers(world, old.url, "old")
     job = start([b.url for b in brokers], "run", "job", "sh", "-c", "echo $DISTLOCK_TOKEN; read x")
     first = int(job.stdout.readline())
-    assert ask(brokers[0].url, "acquire", "freeze", "-n").returncode == 0
+    assert ask(brokers[0].url, "acquire", "freeze", "-w", "1m").returncode == 0
     job.communicate("go\n", timeout=100)
     assert job.returncode == 0
     pause(brokers, [old])
@@ -119,7 +119,7 @@ def test_with_a_pause_to_a_store_that_knows_nothing_and_back(world, kind):
         assert min(map(int, uptimes)) + 1 > MAX_TTL_S
     permit = ask(brokers[1].url, "run", "pool", "--limit", "2", "-n", "true")
     assert permit.returncode == (0 if kind == "cluster" else 69), permit.stderr
-    assert ask(brokers[1].url, "acquire", "freeze", *wait).returncode == 0
+    assert ask(brokers[1].url, "acquire", "freeze", "-w", "1m").returncode == 0
     pause(brokers, servers)
 
     [broker, _] = two_brokers(world, old.url, "again")
