@@ -4,8 +4,6 @@
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,16 +23,6 @@ const std::map<std::string, QueuePolicy> kPolicies = {
     {"reader-preferring", QueuePolicy::kReaderPreferring},
     {"adaptive", QueuePolicy::kAdaptive},
 };
-
-std::string UserName() {
-  std::vector<char> buffer(4096);
-  struct passwd entry;
-  struct passwd* found = nullptr;
-  if (::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
-    return found->pw_name;
-  }
-  return absl::StrCat("uid", ::geteuid());
-}
 
 void AddModeFlags(CLI::App& command, LockFlags& flags) {
   const CLI::Range counts(int32_t{1}, std::numeric_limits<int32_t>::max());
@@ -109,12 +97,6 @@ CLI::Option* AddKey(CLI::App& command, LockFlags& flags) {
 }
 
 }  // namespace
-
-std::string DefaultOwner() {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof(host) - 1);
-  return absl::StrCat(UserName(), "@", host, ":", ::getpid());
-}
 
 void AddKeyFlags(CLI::App& command, LockFlags& flags) {
   const CLI::Option* const key = AddKey(command, flags)->required();
@@ -259,7 +241,7 @@ LockOptions LockFlags::Options() const {
   // The slack lets a host that is as early, by its clock or its cron, run in the next period all the same.
   if (once_per) options.min_hold = *once_per - std::min<Millis>(*once_per / 10, std::chrono::minutes(1));
   options.policy = policy;
-  options.owner = owner.empty() ? DefaultOwner() : owner;
+  options.owner = owner;
   options.metadata = metadata;
   options.resume = resume;
   return options;

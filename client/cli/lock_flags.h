@@ -89,7 +89,4 @@ int FailToTake(const Context& context, const LockFlags& flags, Failure failure, 
 // Such a wait may never end.
 std::optional<std::string> HeldByOwnJob(const LockFlags& flags);
 
-// user@host:pid: the owner label when --owner is not given.
-std::string DefaultOwner();
-
 }  // namespace distlock::cli

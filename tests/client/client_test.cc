@@ -2,11 +2,13 @@
 #include "distlock/client.h"
 
 #include <absl/synchronization/notification.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <time.h>
 
 #include <atomic>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -242,6 +244,19 @@ TEST(Address, ComesFromTheEnvironment) {
   EXPECT_EQ(DefaultAddress(), "unix:///tmp/nobody.sock");
   ::unsetenv("DISTLOCK_SERVER");
   EXPECT_FALSE(DefaultAddress().empty());
+}
+
+TEST(TokenFile, IsReadAtTheStartAndNamedWhenItCannotBe) {
+  const auto fault = [](const std::string& address) -> std::string {
+    try {
+      Client client({.address = address, .token_file = "/no/such/token"});
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(fault("unix:///tmp/nobody.sock"), testing::HasSubstr("token_file: '/no/such/token'"));
+  EXPECT_EQ(fault("192.0.2.1:1"), "none") << "in plain text a token leaves this machine for nobody";
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "distlock/wire/status_details.h"
@@ -127,6 +129,14 @@ TEST(ToQueued, TellsTheBlock) {
   ASSERT_TRUE(queued.block);
   EXPECT_EQ(queued.block->owner, "ann");
   EXPECT_EQ(queued.block->time_left, std::chrono::seconds(3));
+}
+
+TEST(MakeSpec, ALockWithoutAnOwnerShowsItsProcess) {
+  const std::string pid = ":" + std::to_string(::getpid());
+  const auto owner_of = [](LockOptions options) { return MakeSpec("a", std::move(options))->wire.owner(); };
+  EXPECT_THAT(owner_of({}), testing::AllOf(testing::HasSubstr("@"), testing::EndsWith(pid)));
+  EXPECT_EQ(owner_of({.owner = "me"}), "me");
+  EXPECT_EQ(owner_of({.reentrant = true}), "") << "a lock of one owner would be taken again by chance";
 }
 
 TEST(ToOutcome, OfANewerBrokerIsNotKnown) {

@@ -32,7 +32,7 @@ ClientOptions Complete(ClientOptions options) {
   for (const std::string& target : targets) refuse(internal::AddressProblem(target));
   options.tls = internal::WithEnvironment(std::move(options.tls));
   if (absl::StrContains(options.address, internal::kTlsScheme)) refuse(internal::TlsProblem(options.tls));
-  refuse(wire::TokenFileProblem(options.address));
+  refuse(wire::TokenFileProblem(options.address, options.token_file));
   if (options.client_label.empty()) options.client_label = program_invocation_short_name;
   return options;
 }

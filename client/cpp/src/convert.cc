@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "default_owner.h"
 #include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
 #include "distlock/wire/times.h"
@@ -87,7 +88,8 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   wire.set_limit(requested.limit);
   wire.set_policy(static_cast<v1::QueuePolicy>(options.policy));
   if (options.ttl) *wire.mutable_ttl() = ToProto(*options.ttl);
-  wire.set_owner(std::move(options.owner));
+  // Reentrant locks of one owner are taken again, so that the program must say who that is.
+  wire.set_owner(options.owner.empty() && !options.reentrant ? DefaultOwner() : std::move(options.owner));
   wire.mutable_metadata()->insert(options.metadata.begin(), options.metadata.end());
   if (options.max_hold != Duration::zero()) *wire.mutable_max_hold() = ToProto(options.max_hold);
   if (options.lock_delay != Duration::zero()) *wire.mutable_lock_delay() = ToProto(options.lock_delay);

@@ -181,7 +181,7 @@ void Engine::ShowProof(int link) {
     if (stream == nullptr) return;
     address = addresses_.at(stream->broker);
   }
-  const auto proof = wire::BearerFor(address);  // reads a file
+  const auto proof = wire::BearerFor(address, options_.token_file);  // reads it
   MutexLock lock(&mu_);
   if (StreamOf(link) == stream) table_.Show(proof, link);
 }
@@ -200,7 +200,7 @@ void Engine::StartStream() {
     broker = addresses_.present();
     address = addresses_.at(broker);
   }
-  const auto proof = wire::BearerFor(address);  // reads a file
+  const auto proof = wire::BearerFor(address, options_.token_file);  // reads it
   const bool on_this_machine = absl::StartsWith(address, "unix:");
   const auto claim = on_this_machine && options_.ends_with_process ? ClaimThisProcess() : std::nullopt;
   StreamPtr stream;

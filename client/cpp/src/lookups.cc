@@ -47,7 +47,7 @@ std::string CauseOf(const Lookups::Connection& connection) {
 }  // namespace
 
 void Lookups::Connection::Authorize(grpc::ClientContext& call) const {
-  if (const auto bearer = wire::BearerFor(address)) call.AddMetadata(wire::kAuthorization, *bearer);
+  if (const auto bearer = wire::BearerFor(address, token_file)) call.AddMetadata(wire::kAuthorization, *bearer);
 }
 
 Lookups::Lookups(const ClientOptions& options, std::vector<std::string> addresses)
@@ -66,6 +66,7 @@ void Lookups::Follow(const std::string& address) {
 Lookups::ConnectionPtr Lookups::Make(const std::string& address) const {
   auto made = std::make_shared<Connection>();
   made->address = address;
+  made->token_file = options_.token_file;
   made->channel = MakeChannel(options_, address);
   made->locks = v1::LockService::NewStub(made->channel);
   made->admin = v1::AdminService::NewStub(made->channel);

@@ -23,6 +23,7 @@ class Lookups {
  public:
   struct Connection {
     std::string address;
+    std::string token_file;  // of ClientOptions
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::LockService::Stub> locks;
     std::unique_ptr<v1::AdminService::Stub> admin;

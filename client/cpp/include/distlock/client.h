@@ -69,6 +69,8 @@ struct ClientOptions {
   // in a random order; when it cannot be reached or goes down, the next one at once. "" = DefaultAddress()
   std::string address;
   TlsOptions tls;
+  // Holds the token that says who calls; read anew at each connect and call. "": the file DISTLOCK_TOKEN_FILE, if any.
+  std::string token_file;
   std::string client_label;  // shown by ListSessions; up to 256 bytes; "" = the program's name
 
   // How long an acquire keeps looking for a broker before it is refused with kUnreachable, but never beyond its
@@ -125,8 +127,8 @@ struct LockRequest {
 class Client {
  public:
   // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it,
-  // and std::invalid_argument when an address has no port, or when a file of ClientOptions::tls or DISTLOCK_TOKEN_FILE
-  // is needed and cannot be used.
+  // and std::invalid_argument when an address has no port, or when a file of ClientOptions::tls or the token's is
+  // needed and cannot be used.
   explicit Client(ClientOptions options = {});
   // Gives all locks back (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, and waits
   // for the callbacks of both to return, so the caller must not hold a mutex that they take. Then says goodbye to the

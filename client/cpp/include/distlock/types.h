@@ -147,7 +147,7 @@ struct LockOptions {
   Duration min_hold{0};              // released sooner after its grant, it stays taken until then; not for MultiLock
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   QueuePolicy policy = QueuePolicy::kDefault;
-  std::string owner;                            // label shown to others, up to 256 bytes
+  std::string owner;  // label shown to others, up to 256 bytes; "": user@host:pid, but of a reentrant lock none
   std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
   // Re-entry: while this client holds the lock, another acquire with the same non-empty owner succeeds at once. It gets
   // another Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is

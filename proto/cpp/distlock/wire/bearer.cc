@@ -44,6 +44,11 @@ std::string ProblemOf(std::string_view token) {
   return CanBeSent(token) ? "" : "holds no token: it has a space, or a character that is not ASCII";
 }
 
+std::string NamedFile(const std::string& file) {
+  const char* const path = std::getenv(kTokenFileVariable);
+  return file.empty() && path != nullptr ? path : file;
+}
+
 bool IsShownTo(std::string_view address) { return StaysHere(address) || address.starts_with("tls://"); }
 
 }  // namespace
@@ -62,15 +67,15 @@ std::optional<std::string> ReadBearer(const std::string& path) {
   return "Bearer " + std::string(token);
 }
 
-std::optional<std::string> BearerFor(std::string_view address) {
-  const char* const path = std::getenv(kTokenFileVariable);
-  if (path == nullptr || *path == '\0' || !IsShownTo(address)) return std::nullopt;
+std::optional<std::string> BearerFor(std::string_view address, const std::string& file) {
+  const std::string path = NamedFile(file);
+  if (path.empty() || !IsShownTo(address)) return std::nullopt;
   return ReadBearer(path);
 }
 
-std::string TokenFileProblem(std::string_view addresses) {
-  const char* const path = std::getenv(kTokenFileVariable);
-  if (path == nullptr || *path == '\0') return "";
+std::string TokenFileProblem(std::string_view addresses, const std::string& file) {
+  const std::string path = NamedFile(file);
+  if (path.empty()) return "";
   bool is_shown = false;
   for (std::string_view rest = addresses; !rest.empty();) {
     const size_t comma = std::min(rest.find(','), rest.size());
@@ -78,9 +83,10 @@ std::string TokenFileProblem(std::string_view addresses) {
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   if (!is_shown) return "";
-  const GivenFile file = ReadGivenFile(path, kMostBytes);
-  const std::string problem = file.problem.empty() ? ProblemOf(Trimmed(file.text)) : file.problem;
-  return problem.empty() ? "" : std::string(kTokenFileVariable) + ": '" + path + "' " + problem;
+  const GivenFile given = ReadGivenFile(path, kMostBytes);
+  const std::string problem = given.problem.empty() ? ProblemOf(Trimmed(given.text)) : given.problem;
+  const std::string by = file.empty() ? kTokenFileVariable : "token_file";
+  return problem.empty() ? "" : by + ": '" + path + "' " + problem;
 }
 
 }  // namespace distlock::wire
