@@ -25,6 +25,7 @@ public final class Distlock implements Locks {
     private Tls tls;
     private String token;
     private Path tokenFile;
+    private TestBroker broker;  // null: real ones
 
     private Builder() {}
 
@@ -58,21 +59,31 @@ public final class Distlock implements Locks {
 
     /** Throws IllegalArgumentException for an address or a file that can never work. */
     public Distlock build() { return new Distlock(this); }
+
+    Distlock inside(TestBroker test, Executor callbacks) {
+      broker = test;
+      if (executor == null) executor = callbacks;
+      return build();
+    }
   }
 
   private Distlock(Builder from) {
-    String named = from.address.isEmpty() ? Addresses.fromEnvironment() : from.address;
+    boolean tests = from.broker != null;
+    String named = tests ? "a.test:1" : from.address.isEmpty() ? Addresses.fromEnvironment() : from.address;
     Addresses addresses = Addresses.parse(named);
     Access access = Access.of(from.tls, from.token, from.tokenFile);
-    access.check(addresses.all());
+    if (!tests) access.check(addresses.all());
     ExecutorService threads = Engine.daemons();
     Executor told = from.executor == null ? threads : from.executor;
-    Engine made = new Engine(new LeaseTable.Config(named, addresses.all().size(),
+    executor = task -> told.execute(Engine.guarded(task));
+    LeaseTable.Config config = new LeaseTable.Config(named, addresses.all().size(),
         from.label.substring(0, Math.min(from.label.length(), 64)), Durations.nanos(from.unreachableAfter),
-        left -> told.execute(() -> from.onDraining.accept(Duration.ofNanos(left)))), addresses, access, threads);
+        left -> executor.execute(() -> from.onDraining.accept(Duration.ofNanos(left))));
+    Engine made = tests ? from.broker.engine(config, addresses, access, threads)
+        : new Engine(config, addresses, access, threads);
     LiveLock.CLEANER.register(this, () -> threads.execute(made::close));
     engine = made;
-    executor = told;
+    engine.start();
   }
 
   /** A client of the brokers of this machine's settings. */
@@ -134,6 +145,12 @@ public final class Distlock implements Locks {
       counted[0] = new Stats((int) held, table.leases().size() - (int) held, (int) risky);
     });
     return counted[0];
+  }
+
+  @Override public CompletableFuture<Void> drained() {
+    CompletableFuture<Void> future = new CompletableFuture<>();
+    engine.onceDrained(() -> future.completeAsync(() -> null, executor));
+    return future;
   }
 
   /** Gives all back, and waits at most a second for the broker's answer. */

@@ -7,7 +7,7 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.Consumer;
+import java.util.function.*;
 
 /**
  * The inside of a client: the lock table under one mutex, its streams, and a thread for deadlines, heartbeats,
@@ -16,7 +16,7 @@ import java.util.function.Consumer;
  * gather while a message is being written leave in the next one, together. Nothing here knows the program's handles, so
  * that these may be dropped.
  */
-final class Engine {
+class Engine {
   static final System.Logger LOG = System.getLogger("dev.distlock");
 
   private static final long RECONNECT_INITIAL = 20 * Clock.MILLI;
@@ -32,6 +32,7 @@ final class Engine {
   private final ReentrantLock mutex = new ReentrantLock();
   private final Condition due = mutex.newCondition();
   private final List<SessionStream> streams = new ArrayList<>();  // whose end the table has not heard of
+  private final List<Runnable> whenDrained = new ArrayList<>();
   private int present;  // the link that new streams are for
   private long reconnectAt;
   private long bound = RECONNECT_INITIAL;  // of the pause before the next reconnect
@@ -41,8 +42,11 @@ final class Engine {
     this.addresses = addresses;
     this.access = access;
     this.threads = threads;
-    threads.execute(this::work);
   }
+
+  void start() { threads.execute(this::work); }
+  long now() { return Clock.SHARED.now(); }
+  SessionStream stream(Link link) { return new SessionStream(this, link, addresses.present()); }
 
   /** Threads that come when they are needed, and keep no process alive. */
   static ExecutorService daemons() {
@@ -58,7 +62,7 @@ final class Engine {
     List<Runnable> effects;
     mutex.lock();
     try {
-      table.at(Clock.SHARED.now());
+      table.at(now());
       act.accept(table);
       effects = takeEffects();
       due.signal();
@@ -70,7 +74,7 @@ final class Engine {
 
   /** Whether a lock is held at this moment. Only one whose deadline has passed needs a turn. */
   boolean holds(Lease lease) {
-    if (lease.isHeld() && Clock.SHARED.now() >= lease.deadline) turn(changed -> changed.notice(lease));
+    if (lease.isHeld() && now() >= lease.deadline) turn(changed -> changed.notice(lease));
     return lease.isHeld();
   }
 
@@ -81,54 +85,67 @@ final class Engine {
       if (!changed.closed) changed.close();
       open.addAll(streams);
     });
-    long patience = Clock.SHARED.now() + CLOSE_PATIENCE;
+    long patience = now() + CLOSE_PATIENCE;
     for (SessionStream stream : open) {
       // One that has not even answered the opening holds nothing.
-      if (stream.link.opened) stream.awaitEnd(patience - Clock.SHARED.now());
+      if (stream.link.opened) stream.awaitEnd(patience - now());
       stream.cancel();
     }
   }
 
+  /** Told once, when nothing is held, waited for or on its way back, or the client is closed. */
+  void onceDrained(Runnable told) { turn(changed -> whenDrained.add(told)); }
+
   private List<Runnable> takeEffects() {
     List<Runnable> taken = table.effects;
     table.effects = new ArrayList<>();
+    if (table.isDrained() || table.closed) {
+      taken.addAll(whenDrained);
+      whenDrained.clear();
+    }
     return taken;
   }
 
-  private static void run(List<Runnable> effects) {
-    for (Runnable effect : effects) {
+  private static void run(List<Runnable> effects) { effects.forEach(effect -> guarded(effect).run()); }
+
+  /** What fails in there, an executor or a callback of the program, stops nothing else. */
+  static Runnable guarded(Runnable call) {
+    return () -> {
       try {
-        effect.run();
-      } catch (RuntimeException broken) {
+        call.run();
+      } catch (Throwable broken) {
         LOG.log(Level.ERROR, "distlock: an executor or callback of the program failed", broken);
       }
-    }
+    };
   }
 
   /** The engine's thread. */
   private void work() {
-    for (boolean goesOn = true; goesOn; ) {
-      List<Runnable> todo;
-      mutex.lock();
-      try {
-        table.at(Clock.SHARED.now());
-        proceed();
-        todo = takeEffects();
-        goesOn = !table.closed || !streams.isEmpty();
-        if (todo.isEmpty() && goesOn) rest();
-      } finally {
-        mutex.unlock();
-      }
-      run(todo);
+    while (step(this::rest)) { }
+  }
+
+  /** Does what is due; when nothing is, calls `idle` under the mutex. False: the client is closed. */
+  boolean step(LongConsumer idle) {
+    List<Runnable> todo;
+    boolean goesOn;
+    mutex.lock();
+    try {
+      table.at(now());
+      proceed();
+      todo = takeEffects();
+      goesOn = !table.closed || !streams.isEmpty();
+      if (todo.isEmpty() && goesOn) idle.accept(wantsStream() ? Math.min(table.wake(), reconnectAt) : table.wake());
+    } finally {
+      mutex.unlock();
     }
+    run(todo);
+    return goesOn;
   }
 
   /** Waits until something is due, or may be. */
-  private void rest() {
-    long wake = Math.min(table.wake(), table.now + LONGEST_SLEEP);
-    if (wantsStream()) wake = Math.min(wake, reconnectAt);
+  private void rest(long wake) {
     try {
-      long pause = wake - Clock.SHARED.now();
+      long pause = Math.min(wake, table.now + LONGEST_SLEEP) - now();
       if (pause > 0) due.awaitNanos(pause);
     } catch (InterruptedException goesOn) {  // this thread is the engine's until the client is closed
     }
@@ -149,9 +166,9 @@ final class Engine {
       reconnectAt = 0;
     }
     if (wantsStream() && table.now >= reconnectAt) {
-      SessionStream stream = new SessionStream(this, table.start(), addresses.present());
+      SessionStream stream = stream(table.start());
       streams.add(stream);
-      table.effects.add(() -> threads.execute(stream::open));
+      table.effects.add(stream::open);
     }
     for (SessionStream stream : streams) {
       if (!table.ready(stream.link) || !stream.takesMessages()) continue;

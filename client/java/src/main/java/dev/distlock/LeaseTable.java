@@ -72,6 +72,7 @@ abstract class LeaseTable {
   void at(long time) { now = time; }  // begins a turn: all that follows happens at this time
   Link link() { return links[present]; }  // the one for new acquires
 
+  boolean isDrained() { return live.isEmpty() && asked.isEmpty() && leftovers.isEmpty(); }
   boolean isMoving() { return moving || !leftovers.isEmpty(); }  // leases wait for a session that has or frees them
 
   long takeIds(int count) {

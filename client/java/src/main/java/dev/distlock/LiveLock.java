@@ -92,7 +92,7 @@ final class LiveLock implements HeldLock {
   }
 
   @Override public Duration validFor() {
-    return Duration.ofNanos(isHeld() ? Math.max(lease().deadline - Clock.SHARED.now(), 0) : 0);
+    return Duration.ofNanos(isHeld() ? Math.max(lease().deadline - client.engine.now(), 0) : 0);
   }
 
   @Override public Optional<LockLostException> loss() { return Optional.ofNullable(holding.loss()); }

@@ -48,6 +48,12 @@ public interface Locks extends AutoCloseable {
 
   Stats stats();
 
+  /**
+   * Completed when this client holds nothing and waits for nothing, and brokers have confirmed what it gave back, or it
+   * is closed: for a shutdown.
+   */
+  CompletableFuture<Void> drained();
+
   /** Gives all back. Calls that wait fail with a ClientClosedException. */
   @Override void close();
 }

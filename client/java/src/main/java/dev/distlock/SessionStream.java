@@ -8,7 +8,7 @@ import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** One Session call, on a connection of its own. It never half-closes, which would count as a break. */
-final class SessionStream implements ClientResponseObserver<SessionRequest, SessionResponse> {
+class SessionStream implements ClientResponseObserver<SessionRequest, SessionResponse> {
   private static final Metadata.Key<String> AUTHORIZATION =
       Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
 
@@ -29,8 +29,10 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
     this.address = address;
   }
 
+  void open() { engine.threads.execute(this::connect); }
+
   /** Reads files, which may be slow. */
-  void open() {
+  private void connect() {
     try {
       start(engine.access.open(address), engine.access.authorization(address));
     } catch (RuntimeException unusable) {  // a file that was good when the client was made
@@ -87,7 +89,7 @@ final class SessionStream implements ClientResponseObserver<SessionRequest, Sess
     }
   }
 
-  private void finish(Denial failure) {
+  void finish(Denial failure) {
     engine.onEnd(this, failure);
     ended.countDown();
     cancel();
