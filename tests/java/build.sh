@@ -50,17 +50,29 @@ rm -rf "$FOLDER/tests" "$FOLDER/classes" "$FOLDER/driver.jsa"
 javac -Xlint:all -Xlint:-processing -Werror -d "$FOLDER/tests" -cp "$libraries$(printf '%s:' "$FOLDER"/junit/*.jar)" \
   "$root"/tests/java/*.java
 javac -Xlint:all -Werror -d "$FOLDER/classes" -cp "$libraries" "$root/client/conformance/drivers/java/Driver.java"
-# The first program of the README.
+# The programs of the README: the first one compiles, the second one is a test.
+program() { awk -v wanted="$1" '/^```/ { inside = /^```java$/; seen += inside; next } inside && seen == wanted' \
+  "$root/client/java/README.md"; }
 mkdir -p "$FOLDER/readme"
 {
   printf 'import dev.distlock.*;\nimport java.time.Duration;\nimport java.util.List;\n\nfinal class Readme {\n'
   printf '  static void save(List<String> rows, long token) { }\n\n'
   printf '  static void work(List<String> rows) throws InterruptedException {\n'
-  sed -n '/^```java$/,/^```$/{/^```/!p;/^```$/q}' "$root/client/java/README.md"
+  program 1
   printf '  }\n}\n'
 } >"$FOLDER/readme/Readme.java"
+{
+  printf 'import static org.junit.jupiter.api.Assertions.*;\n\nimport dev.distlock.*;\nimport java.time.Duration;\n'
+  printf 'import java.util.List;\nimport java.util.concurrent.*;\n\nfinal class ReadmeTest {\n'
+  printf '  @org.junit.jupiter.api.Test\n  void testsOfYourProgram() throws Exception {\n'
+  program 2
+  printf '  }\n}\n'
+} >"$FOLDER/readme/ReadmeTest.java"
 grep -q 'HeldLock held' "$FOLDER/readme/Readme.java"
+grep -q 'new TestBroker' "$FOLDER/readme/ReadmeTest.java"
 javac -Xlint:all -Werror -d "$FOLDER/readme" -cp "$libraries" "$FOLDER/readme/Readme.java"
+javac -Xlint:all -Xlint:-processing -Werror -d "$FOLDER/tests" -cp "$libraries$(printf '%s:' "$FOLDER"/junit/*.jar)" \
+  "$FOLDER/readme/ReadmeTest.java"
 jar --create --file "$FOLDER/driver.jar" -C "$FOLDER/classes" .
 
 # An archive of classes halves the start of the JVM, of which the suite needs more than a hundred.
