@@ -74,13 +74,13 @@ public final class Distlock implements Locks {
     Access access = Access.of(from.tls, from.token, from.tokenFile);
     if (!tests) access.check(addresses.all());
     ExecutorService threads = Engine.daemons();
-    Executor told = from.executor == null ? threads : from.executor;
-    executor = task -> told.execute(Engine.guarded(task));
+    Executor told = Engine.safe(from.executor == null ? threads : from.executor, threads);
     LeaseTable.Config config = new LeaseTable.Config(named, addresses.all().size(),
         from.label.substring(0, Math.min(from.label.length(), 64)), Durations.nanos(from.unreachableAfter),
-        left -> executor.execute(() -> from.onDraining.accept(Duration.ofNanos(left))));
+        left -> told.execute(() -> from.onDraining.accept(Duration.ofNanos(left))));
     Engine made = tests ? from.broker.engine(config, addresses, access, threads)
         : new Engine(config, addresses, access, threads);
+    executor = told;
     LiveLock.CLEANER.register(this, () -> threads.execute(made::close));
     engine = made;
     engine.start();

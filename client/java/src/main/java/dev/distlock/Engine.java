@@ -106,15 +106,25 @@ class Engine {
     return taken;
   }
 
-  private static void run(List<Runnable> effects) { effects.forEach(effect -> guarded(effect).run()); }
+  private static void run(List<Runnable> effects) { effects.forEach(Engine::guard); }
 
-  /** What fails in there, an executor or a callback of the program, stops nothing else. */
-  static Runnable guarded(Runnable call) {
-    return () -> {
+  /** What fails in there stops nothing else. */
+  private static void guard(Runnable call) {
+    try {
+      call.run();
+    } catch (Throwable broken) {
+      LOG.log(Level.ERROR, "distlock: an executor or callback of the program failed", broken);
+    }
+  }
+
+  /** Runs all there is to tell, with other threads where the program's executor takes nothing. */
+  static Executor safe(Executor own, Executor others) {
+    return call -> {
       try {
-        call.run();
-      } catch (Throwable broken) {
-        LOG.log(Level.ERROR, "distlock: an executor or callback of the program failed", broken);
+        own.execute(() -> guard(call));
+      } catch (Throwable refused) {
+        LOG.log(Level.ERROR, "distlock: the executor of the program takes nothing", refused);
+        others.execute(() -> guard(call));
       }
     };
   }
