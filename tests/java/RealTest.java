@@ -249,6 +249,21 @@ final class RealTest {
   }
 
   @Test
+  void aClientTooManyIsToldWhichLimit() throws Exception {
+    try (Broker small = new Broker("--limits", "max-connections-per-peer=2");
+        Distlock one = Distlock.builder().address(small.address()).build();
+        Distlock two = Distlock.builder().address(small.address()).build();
+        Distlock many = Distlock.builder().address(small.address()).build()) {
+      HeldLock first = one.mutex("a").lock(PATIENCE);
+      HeldLock second = two.mutex("b").lock(PATIENCE);
+      LockUnavailableException told =
+          assertThrows(LockUnavailableException.class, () -> many.mutex("c").lock(Duration.ofSeconds(2)));
+      assertTrue(told.getMessage().contains("limit max-connections-per-peer"), told.getMessage());
+      assertTrue(first.isHeld() && second.isHeld());
+    }
+  }
+
+  @Test
   void aBrokerThatIsNotThereIsUnavailable() throws Exception {
     try (Distlock nowhere = Distlock.builder().address("unix:///nowhere/x.sock").build()) {
       LockUnavailableException none =

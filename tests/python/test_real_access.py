@@ -72,7 +72,7 @@ def test_mistakes_are_named(secure, python):
     for said, why in zip(done.stdout.splitlines(), (
             "is not signed by an authority that this machine trusts", "it wants a client certificate",
             "is for other names than that of the address", "hold no certificate and the key of this certificate",
-            "if it wants TLS, the address is tls://"), strict=True):
+            "it wants TLS (the address is tls://"), strict=True):
         assert why in said
 
 
@@ -86,3 +86,11 @@ def test_a_child_of_fork_has_the_certificates_of_its_client(secure, connect):
     child.start()
     child.join(60)
     assert child.exitcode == 0
+
+
+def test_a_client_too_many_is_told_which_limit(world, connect):
+    broker = world.distlockd(world.redis().url, "--limits", "max-connections-per-peer=2")
+    with connect(broker.url).lock("a", wait=20) as first, connect(broker.url).lock("b", wait=20) as second:
+        with pytest.raises(distlock.Unavailable, match="limit max-connections-per-peer"):
+            connect(broker.url, unreachable_after=2).lock("c", wait=0).acquire()
+        assert first.is_held and second.is_held

@@ -50,11 +50,13 @@ def connect_failure(address: str, said: str) -> str:
         return "it speaks no TLS; without it, the address is host:port"
     if secure and ("empty address list" in said or "Failed to create security handshaker" in said):
         return "DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY hold no certificate and the key of this certificate"
+    full = ", or it serves as many connections of this host or user as it may (limit max-connections-per-peer)"
     if secure and hangs_up:
         return ("it hangs up during the TLS handshake: it wants a client certificate of an authority that it trusts "
-                "(DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY), or it speaks no TLS (the address is host:port then)")
-    if hangs_up and not address.startswith("unix:"):
-        return "it hangs up at once; if it wants TLS, the address is tls://host:port"
+                "(DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY), or it speaks no TLS (the address is host:port then)" + full)
+    if hangs_up:
+        tls = "it drains" if address.startswith("unix:") else "it wants TLS (the address is tls://host:port then)"
+        return "it hangs up at once: " + tls + full
     return said
 
 

@@ -174,6 +174,18 @@ fn make_certificates(folder: &Path) {
 }
 
 #[tokio::test]
+async fn a_client_too_many_is_told_which_limit() {
+    let limits = |_: &Path| vec!["--limits".into(), "max-connections-per-peer=2".into()];
+    let Some(world) = World::prepare(limits) else { return };
+    let first = world.client().mutex("a", Options::default()).lock().await.unwrap();
+    let second = world.client().mutex("b", Options::default()).lock().await.unwrap();
+    let many = Client::connect(&world.address(), Settings::default()).unwrap();
+    let refused = many.mutex("c", one_try()).lock().await.err().unwrap().to_string();
+    assert!(refused.contains("limit max-connections-per-peer"), "{refused}");
+    assert!(first.is_held() && second.is_held());
+}
+
+#[tokio::test]
 async fn each_client_has_its_own_certificates_and_token() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let Some(world) = World::prepare(|folder| {

@@ -5,7 +5,7 @@ import io.grpc.*;
 import java.io.*;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
-import java.util.List;
+import java.util.*;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 
@@ -22,6 +22,9 @@ record Access(Tls tls, boolean isGiven, String token, Path tokenFile) {
   private static final int MOST_BYTES = 16 << 10;
   private static final Pattern TOKEN = Pattern.compile("[!-~]+");
   private static final Pattern LINE_OF_BROKER = Pattern.compile("(.*:)?[0-9a-f]{64}");
+  private static final Pattern UNTRUSTED = Pattern.compile("CertPath|PKIX|CertificateExpired|CertificateNotYetValid");
+  private static final Pattern OTHER_NAME = Pattern.compile("No subject alternative|No name matching");
+  private static final Pattern HANGS_UP = Pattern.compile("Connection reset|Broken pipe|Network closed|closed SSLEngine");
   private static final List<String> SAFE =
       List.of(TLS, "unix:", "127.", "localhost:", "[::1]:", "dns:///127.", "dns:///localhost:");
 
@@ -104,6 +107,30 @@ record Access(Tls tls, boolean isGiven, String token, Path tokenFile) {
     } catch (IOException unreadable) {
       return "";
     }
+  }
+
+  /** Why no connection to the address came about. said: what gRPC says of it. */
+  static String inWords(String address, String said, Throwable cause) {
+    String why = said;
+    StringBuilder all = new StringBuilder(said);
+    for (Throwable at = cause; at != null; at = at.getCause()) {
+      all.append(at);
+      why = Objects.requireNonNullElse(at.getMessage(), why);
+    }
+    if (UNTRUSTED.matcher(all).find()) {
+      return "the broker's certificate is not signed by an authority that this machine trusts, or has expired (" + why
+          + "); DISTLOCK_TLS_CA or Tls.ca names the file of its authority";
+    }
+    if (OTHER_NAME.matcher(all).find()) {
+      return "the broker's certificate is for other names than that of the address (" + why
+          + "); DISTLOCK_TLS_SERVER_NAME or Tls.serverName sets the name that it must have";
+    }
+    if (!HANGS_UP.matcher(all).find()) return why;
+    return "it hangs up at once: " + (address.startsWith("unix:") ? "it drains" : !address.startsWith(TLS)
+        ? "it wants TLS (the address is tls://host:port then)"
+        : "it wants a client certificate of an authority that it trusts (DISTLOCK_TLS_CERT and DISTLOCK_TLS_KEY, or "
+            + "Tls.cert and Tls.key), or it speaks no TLS (the address is host:port then)")
+        + ", or it serves as many connections of this host or user as it may (limit max-connections-per-peer)";
   }
 
   private static boolean isToken(String text) {

@@ -31,8 +31,8 @@ record Denial(String reason, Refusal wire) {
         : "UNKNOWN_" + wire.getReasonValue(), wire);
   }
 
-  /** Reads the status of a failed call and the details in it. */
-  static Denial of(Throwable error) {
+  /** Reads the status of a failed call and the details in it. address: of a broker that has said nothing yet; or "". */
+  static Denial of(Throwable error, String address) {
     io.grpc.Status status = io.grpc.Status.fromThrowable(error);
     String reason = switch (status.getCode()) {  // without an ErrorInfo, when gRPC itself has made it
       case UNAVAILABLE, DEADLINE_EXCEEDED, UNKNOWN, INTERNAL -> UNREACHABLE;
@@ -41,7 +41,7 @@ record Denial(String reason, Refusal wire) {
       default -> status.getCode().name();  // as the contract's, for those that matter
     };
     String message = Objects.requireNonNullElse(status.getDescription(), status.getCode().name());
-    if (status.getCause() != null) message += ": " + status.getCause().getMessage();
+    if (!address.isEmpty() && reason.equals(UNREACHABLE)) message = Access.inWords(address, message, status.getCause());
     Refusal.Builder wire = Refusal.newBuilder().setMessage(message);
     com.google.rpc.Status details = StatusProto.fromThrowable(error);
     for (Any detail : details == null ? List.<Any>of() : details.getDetailsList()) {

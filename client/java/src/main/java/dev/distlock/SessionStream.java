@@ -21,6 +21,7 @@ class SessionStream implements ClientResponseObserver<SessionRequest, SessionRes
   private volatile ClientCallStreamObserver<SessionRequest> call;  // once it has been started
   private ManagedChannel channel;
   private boolean cancelled;
+  private boolean heard;  // from the broker; only gRPC's callbacks, one after another, use this
   private String shown = "";  // the authorization that the broker was shown last
 
   SessionStream(Engine engine, Link link, String address) {
@@ -100,7 +101,11 @@ class SessionStream implements ClientResponseObserver<SessionRequest, SessionRes
     starting = stream;
   }
 
-  @Override public void onNext(SessionResponse response) { engine.onResponse(this, response); }
-  @Override public void onError(Throwable error) { finish(Denial.of(error)); }
+  @Override public void onNext(SessionResponse response) {
+    heard = true;
+    engine.onResponse(this, response);
+  }
+
+  @Override public void onError(Throwable error) { finish(Denial.of(error, heard ? "" : address)); }
   @Override public void onCompleted() { finish(null); }
 }
