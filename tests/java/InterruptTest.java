@@ -99,8 +99,8 @@ final class InterruptTest {
         use(dl, ThreadLocalRandom.current());
       } catch (InterruptedException expected) {
         interrupted.incrementAndGet();
-      } catch (LockBusyException busy) {
-        // another one has it
+      } catch (LockBusyException | LockUnavailableException refused) {
+        // another one has it, or the machine stood still for longer than the short wait
       } catch (Throwable other) {
         wrong.compareAndSet(null, other);
         return;

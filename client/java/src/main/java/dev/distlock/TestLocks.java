@@ -280,8 +280,9 @@ final class TestLocks {
 
   private boolean isFree(Hold wanted, Asked of, long now) {
     if (again(wanted).isPresent()) return true;
-    if (waiting.stream().takeWhile(before -> before != of).anyMatch(before -> before.names(wanted.name()))) return false;
-    Lock lock = lock(wanted.name());
+    Name name = wanted.name();
+    if (waiting.stream().takeWhile(before -> before != of).anyMatch(before -> before.names(name))) return false;
+    Lock lock = lock(name);
     LockMode mode = wanted.spec.getMode();
     int taken = wanted.permits() + lock.holders.stream().mapToInt(Hold::permits).sum();
     return now >= lock.blockedUntil && switch (mode) {
