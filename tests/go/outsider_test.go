@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	distlock "distlock.dev/client/go"
 )
@@ -46,22 +47,29 @@ func publish(t *testing.T, proxy, version string) {
 	}
 }
 
-// A module that has nothing but this one gets it from a proxy, and runs the program of the README.
+// A module that has nothing but this one gets it from a proxy, and runs the program of the README. The version is this
+// test's own, and leaves Go's cache again: what others of this machine get is not to be an old state of the tree.
 func TestAnOutsiderGetsTheModule(t *testing.T) {
 	b := newWorld(t).broker("a")
-	folder, proxy, version := t.TempDir(), t.TempDir(), "v"+distlock.Version
+	folder, proxy := t.TempDir(), t.TempDir()
+	version := fmt.Sprintf("v%s-test%d", distlock.Version, time.Now().UnixNano())
 	publish(t, proxy, version)
 	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(read(t, "client/go/README.md"))
 	check(t, program != nil, "the README shows a program")
 	check(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(program[1]), 0o600) == nil, "main.go is written")
-	known := strings.TrimSpace(string(must[[]byte](t)(exec.Command("go", "env", "GOMODCACHE").Output())))
+	cache := strings.TrimSpace(string(must[[]byte](t)(exec.Command("go", "env", "GOMODCACHE").Output())))
+	t.Cleanup(func() {
+		kept := must[[]string](t)(filepath.Glob(filepath.Join(cache, "cache/download", module, "@v", version+".*")))
+		for _, path := range append(kept, filepath.Join(cache, module+"@"+version)) {
+			check(t, os.RemoveAll(path) == nil, "%s is removed", path)
+		}
+	})
 	as := func(name string, args ...string) string {
 		t.Helper()
 		command := exec.Command(name, args...)
 		command.Dir = folder
-		command.Env = append(os.Environ(), "GOMODCACHE="+filepath.Join(proxy, "cache"), "GOSUMDB=off", "GOWORK=off",
-			"GOFLAGS=-modcacherw -buildvcs=false -trimpath", "DISTLOCK_SERVER="+b.address,
-			"GOPROXY=file://"+proxy+",file://"+filepath.Join(known, "cache/download"))
+		command.Env = append(os.Environ(), "GOSUMDB=off", "GOWORK=off", "GOFLAGS=-modcacherw -buildvcs=false",
+			"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache/download"), "DISTLOCK_SERVER="+b.address)
 		output, err := command.CombinedOutput()
 		check(t, err == nil, "%s %v: %v\n%s", name, args, err, output)
 		return string(output)
@@ -70,6 +78,6 @@ func TestAnOutsiderGetsTheModule(t *testing.T) {
 	as("go", "get", module+"@latest")
 	as("go", "mod", "tidy")
 	check(t, strings.TrimSpace(as("go", "list", "-m", module)) == module+" "+version, "the version is that of the tree")
-	as("go", "build", "-o", "program", ".")
+	as("go", "build", "-race", "-o", "program", ".") // what it needs is built so already
 	check(t, strings.HasSuffix(as("./program"), " <nil>\n"), "the lock was held")
 }
