@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tour of the package: python3 examples/tour.py, with a broker at DISTLOCK_SERVER."""
 import asyncio
+import threading
 
 import distlock
 
@@ -39,6 +40,13 @@ with dl.campaign("scheduler", value="10.0.0.7:9000"):
 # A lease without a stream, which the caller renews; lease_id hands it to another process.
 lease = dl.acquire_detached("deploy", ttl=30)
 print("renewed for", round(lease.renew()), "s;", lease.release().name)
+
+# A shutdown that lets the work end.
+last = dl.lock("last").acquire()
+stats = dl.stats()
+print(stats.held, "held,", stats.at_risk, "at risk,", stats.waiting, "waited for")
+threading.Timer(0.01, last.release).start()
+print("drained:", dl.drained(timeout=10))
 
 
 async def main() -> None:
