@@ -78,6 +78,6 @@ func TestAnOutsiderGetsTheModule(t *testing.T) {
 	as("go", "get", module+"@latest")
 	as("go", "mod", "tidy")
 	check(t, strings.TrimSpace(as("go", "list", "-m", module)) == module+" "+version, "the version is that of the tree")
-	as("go", "build", "-race", "-o", "program", ".") // what it needs is built so already
+	as("go", "build", "-race", "-o", "program", ".") // as its dependencies are built already
 	check(t, strings.HasSuffix(as("./program"), " <nil>\n"), "the lock was held")
 }

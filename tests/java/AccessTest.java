@@ -90,7 +90,7 @@ final class AccessTest {
     }
   }
 
-  /** What a client is told that reaches no broker. */
+  /** The message for a client that reaches no broker. */
   private static CompletableFuture<String> told(String address, Tls tls) {
     Distlock dl = builder(address).tls(tls).unreachableAfter(Duration.ofSeconds(12)).build();
     return dl.mutex("other").lockAsync(Duration.ZERO).handle((held, refused) -> {

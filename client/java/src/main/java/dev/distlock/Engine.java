@@ -108,7 +108,7 @@ class Engine {
 
   private static void run(List<Runnable> effects) { effects.forEach(Engine::guard); }
 
-  /** What fails in there stops nothing else. */
+  /** Keeps a failure in there from all that follows. */
   private static void guard(Runnable call) {
     try {
       call.run();
@@ -117,7 +117,7 @@ class Engine {
     }
   }
 
-  /** Runs all there is to tell, with other threads where the program's executor takes nothing. */
+  /** An executor that loses no callback: other threads run those that the program's own does not take. */
   static Executor safe(Executor own, Executor others) {
     return call -> {
       try {

@@ -37,7 +37,7 @@ public final class TestBroker {
   private long wake;  // when the first engine has something to do
   private boolean pumping;
   private boolean stopped;
-  private List<Runnable> missed;  // what has come since freeze(); null: the broker goes on
+  private List<Runnable> missed;  // commands since freeze(); null: the broker goes on
   private RefusalReason refusing;
   private int callbacks;  // that have not returned
 

@@ -8,8 +8,8 @@ import java.util.function.Predicate;
 import java.util.stream.*;
 
 /**
- * Who holds the locks of a test's broker, who waits for them, and when that ends. Without clock or IO: time is passed
- * in, and sessions hear what comes of it.
+ * The locks of a test's broker: who holds them, who waits for them, and when that ends. Without clock or IO: time is
+ * passed in, and sessions hear what comes of it.
  */
 final class TestLocks {
   static final long VALIDITY = 3 * Clock.SECOND;
