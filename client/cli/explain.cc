@@ -146,9 +146,11 @@ std::vector<Obstacle> ObstaclesOf(const BrokerStatus& status) {
   const bool is_known = std::ranges::any_of(status.store_nodes,
                                             [](const StoreNode& node) { return node.state == StoreNodeState::kDown; });
   if (!status.store_up && !is_known) {
+    const bool is_anothers = absl::StrContains(status.store_problem, "quorum-init");
     found.push_back({absl::StrCat("The store at ", status.store_url, " does not serve: ", status.store_problem, "."),
-                     "Look whether it runs and can be reached from the broker; holders keep their locks until their "
-                     "ttl ends."});
+                     is_anothers ? "This broker grants nothing until its servers are one quorum."
+                                 : "Look whether it runs and can be reached from the broker; holders keep their locks "
+                                   "until their ttl ends."});
   }
   return found;
 }

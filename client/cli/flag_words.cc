@@ -36,6 +36,8 @@ constexpr FlagWord kFlagWords[] = {
     {"holder_id", "--holder-id"},
     {"reason", "--reason"},
     {"timeout", "--timeout"},
+    {"all_brokers_stopped", "--all-brokers-stopped"},
+    {"to", "--to"},
     {"locks", "-k"},
 };
 

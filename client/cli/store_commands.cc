@@ -1,85 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quorum-init and store: the maintenance of a store. They become distlockd, which alone speaks with stores.
-#include <unistd.h>
+// quorum-init and store: maintenance of a store as a whole. A running broker does it, so that this program needs
+// neither the store nor its password.
+#include <absl/strings/str_cat.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
-#include "absl/strings/str_cat.h"
 #include "commands.h"
 #include "exit_code.h"
+#include "store_calls.h"
 
 namespace distlock::cli {
 namespace {
 
-struct StoreArgs {
-  std::string redis;
-  std::string user;
-  std::string password_file;
-  std::string sentinel_user;
-  std::string sentinel_password_file;
-  std::string key_prefix;
-};
+constexpr int kExitRefused = 78;  // EX_CONFIG, as distlockd's for a store that it cannot use
 
-// The one that was installed beside this program, else the one on the PATH.
-std::string DaemonProgram() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto beside = self.parent_path() / "distlockd";
-  return !error && std::filesystem::exists(beside, error) ? beside.string() : "distlockd";
+// `problem`: the broker's answer.
+int Finish(const Context& context, const Result<std::string>& problem, const std::string& done, const Json& as_json) {
+  if (!problem.ok()) return context.Fail(FailureFrom(context, problem.refusal()));
+  if (!problem->empty()) return context.Fail(OwnFailure("REFUSED", *problem, kExitRefused));
+  return context.Print(done, as_json) ? kExitOk : kExitInternal;
 }
 
-int BecomeDaemon(Context& context, std::vector<std::string> action, const StoreArgs& args) {
-  std::vector<std::string> words = {DaemonProgram()};
-  words.insert(words.end(), action.begin(), action.end());
-  words.insert(words.end(), {"--log-format", "text"});
-  const auto add = [&words](const char* flag, const std::string& value) {
-    if (!value.empty()) words.insert(words.end(), {flag, value});
-  };
-  add("--redis", args.redis);
-  add("--redis-user", args.user);
-  add("--redis-password-file", args.password_file);
-  add("--sentinel-user", args.sentinel_user);
-  add("--sentinel-password-file", args.sentinel_password_file);
-  add("--key-prefix", args.key_prefix);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(argv.front(), argv.data());
-  return context.Fail({.reason = "NOT_FOUND",
-                       .message = absl::StrCat("cannot start ", words.front(), ": ", std::strerror(errno)),
-                       .exit_code = kExitNotFound});
+int Upgrade(const Context& context, int32_t to) {
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  return Finish(context, UpgradeStore(context, *client, to), absl::StrCat("brokers write the store in schema ", to),
+                Json{{"event", "store_upgraded"}, {"schema", to}});
 }
 
-void AddStoreFlags(CLI::App& app, StoreArgs& args, const std::string& redis_help) {
-  app.add_option("--redis", args.redis, redis_help)->required();
-  app.add_option("--redis-user", args.user, "As of distlockd");
-  app.add_option("--redis-password-file", args.password_file, "As of distlockd");
-  app.add_option("--key-prefix", args.key_prefix, "As of distlockd");
+int Init(const Context& context, bool all_brokers_stopped) {
+  if (const size_t brokers = context.Targets().size(); brokers > 1) {
+    return context.Fail(
+        UsageFailure(absl::StrCat("quorum-init is for the servers of one broker, and ", context.Target(), " are ",
+                                  brokers, ": give --server only one, that has the new --redis")));
+  }
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  return Finish(context, InitQuorum(context, *client, all_brokers_stopped),
+                "the servers of this broker are one quorum; it serves when its hold-off is over",
+                Json{{"event", "quorum_made"}});
 }
 
 }  // namespace
 
 void AddQuorumInit(CLI::App& app, Context& context) {
-  auto* init = app.add_subcommand("quorum-init", "Make independent servers one quorum");
-  auto args = std::make_shared<StoreArgs>();
-  AddStoreFlags(*init, *args, "redlock://h1,h2,h3[,...]: all servers of the quorum");
+  auto* init = app.add_subcommand("quorum-init", "Make the broker's servers one quorum");
+  auto stopped = std::make_shared<bool>(false);
+  init->add_flag("--all-brokers-stopped", *stopped,
+                 "All other brokers of these servers were stopped, as long ago as a lease may last (--max-ttl):\n"
+                 "do not look for when they were there last")
+      ->option_text(" ");
+  AddContextFlags(*init, context);
   init->footer(
       "Needed when the servers of a quorum change, also to take a server from another quorum; the first start of a\n"
-      "broker at new servers does the same by itself. First stop all brokers, and wait until the longest ttl\n"
-      "(--max-ttl) has passed: the command refuses while a lock is held. All servers must be reachable. The command\n"
-      "runs distlockd and has its exit codes: 69 a server cannot be reached; 78 a lock is held, or the URL does not\n"
-      "name a quorum.\n\n"
+      "broker at new servers does the same by itself. Stop all brokers, start one with the new --redis, which grants\n"
+      "nothing, and ask that one. It refuses until the longest ttl has passed since another broker was at these\n"
+      "servers, up to a minute later, and while a lock is held. All servers must be reachable.\n"
+      "Exit code: 0 they are one quorum, also from before; 69 a server cannot be reached; 78 refused.\n\n"
       "Examples:\n"
-      "  distlockctl quorum-init --redis redlock://h1,h2,h3,h4,h5");
-  init->callback([&context, args] {
-    context.command = [&context, args] { return BecomeDaemon(context, {"--quorum-init"}, *args); };
-  });
+      "  distlockctl quorum-init\n"
+      "  distlockctl quorum-init --all-brokers-stopped");
+  init->callback([&context, stopped] { context.command = [&context, stopped] { return Init(context, *stopped); }; });
 }
 
 void AddStore(CLI::App& app, Context& context) {
@@ -87,28 +70,20 @@ void AddStore(CLI::App& app, Context& context) {
   store->require_subcommand(1);
   store->footer(
       "Examples:\n"
-      "  distlockctl store upgrade --to 2 --redis redis://lock-store");
-  auto* upgrade = store->add_subcommand("upgrade", "Raise the schema that brokers write in a store");
-  auto args = std::make_shared<StoreArgs>();
-  auto to = std::make_shared<uint32_t>(0);
+      "  distlockctl store upgrade --to 2");
+  auto* upgrade = store->add_subcommand("upgrade", "Raise the schema that brokers write in their store");
+  auto to = std::make_shared<int32_t>(0);
   upgrade->add_option("--to", *to, "The schema to write from now on")->required()->check(CLI::PositiveNumber);
-  AddStoreFlags(*upgrade, *args, "The store, as of distlockd");
-  upgrade->add_option("--sentinel-user", args->sentinel_user, "As of distlockd");
-  upgrade->add_option("--sentinel-password-file", args->sentinel_password_file, "As of distlockd");
+  AddContextFlags(*upgrade, context);
   upgrade->footer(
       "Brokers of two releases share a store as long as its schema is one that both read. Upgrade once all brokers\n"
       "are of the newer release and none is to go back: a broker that cannot read the new schema does not start any\n"
-      "more. The command refuses while a broker that cannot read it was there within the last hour. All servers of\n"
-      "the store must be reachable. The command runs distlockd and has its exit codes: 69 a server cannot be\n"
-      "reached; 78 refused.\n"
-      "\n"
+      "more. Any of the brokers does it. Refused while a broker that cannot read it was there within the last hour.\n"
+      "All servers of the store must be reachable.\n"
+      "Exit code: 0 the store is written so, also from before; 69 a server cannot be reached; 78 refused.\n\n"
       "Examples:\n"
-      "  distlockctl store upgrade --to 2 --redis redis://lock-store");
-  upgrade->callback([&context, args, to] {
-    context.command = [&context, args, to] {
-      return BecomeDaemon(context, {"--store-upgrade", absl::StrCat(*to)}, *args);
-    };
-  });
+      "  distlockctl store upgrade --to 2");
+  upgrade->callback([&context, to] { context.command = [&context, to] { return Upgrade(context, *to); }; });
 }
 
 }  // namespace distlock::cli

@@ -30,14 +30,15 @@ enum class Verb : uint8_t {
   kDrain,
   kReload,
   kAccess,
+  kStore,
 };
-inline constexpr int kVerbs = 13;
+inline constexpr int kVerbs = 14;
 inline constexpr int kLockVerbs = 8;
 inline constexpr int kAcquireVerbs = 3;
 
 inline constexpr std::array<std::string_view, kVerbs> kVerbNames = {
-    "exclusive", "shared", "permit",   "look",  "watch",  "list",  "force-release",
-    "min-hold",  "status", "sessions", "drain", "reload", "access"};
+    "exclusive", "shared", "permit",   "look",  "watch",  "list",   "force-release",
+    "min-hold",  "status", "sessions", "drain", "reload", "access", "store"};
 inline constexpr std::string_view kAcquireWord = "acquire";  // the three verbs that take a lock
 
 constexpr std::string_view NameOf(Verb verb) { return kVerbNames[static_cast<size_t>(verb)]; }

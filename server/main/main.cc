@@ -20,6 +20,7 @@
 #include "main/recorder.h"
 #include "main/reload.h"
 #include "main/settings.h"
+#include "main/store_changes.h"
 #include "main/store_setup.h"
 #include "main/supervisor.h"
 #include "main/tls_reload.h"
@@ -181,7 +182,8 @@ rpc::ServerOptions RpcOptionsOf(const ops::Options& options, const StoreSetup& s
   return all;
 }
 
-rpc::BrokerFacts FactsOf(const StoreSetup& setup, Recorder& recorder, Drainer& drainer, Reloader& reloader) {
+rpc::BrokerFacts FactsOf(const StoreSetup& setup, Recorder& recorder, Drainer& drainer, Reloader& reloader,
+                         StoreChanges& changes) {
   return {.version = DISTLOCK_VERSION,
           .store_url = setup.shown,
           .started = absl::Now(),
@@ -190,7 +192,11 @@ rpc::BrokerFacts FactsOf(const StoreSetup& setup, Recorder& recorder, Drainer& d
           .store_id = [id = setup.options.locks.schema.id] { return store::StoreIdText(*id); },
           .listen = {},
           .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
-          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }};
+          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); },
+          .upgrade_store = [&changes](uint32_t to, const std::string& caller,
+                                      auto changed) { changes.Upgrade(to, caller, std::move(changed)); },
+          .init_quorum = [&changes](bool stopped, const std::string& caller,
+                                    auto changed) { changes.InitQuorum(stopped, caller, std::move(changed)); }};
 }
 
 // The parts of the process that need no store.
@@ -212,6 +218,8 @@ struct Process {
 
 int ServeCallers(const ops::Options& options, Process& process, StoreSetup& setup) {
   auto& [inherited, supervisor, wakeups, broker_id, metrics, access, http] = process;
+  // Before the shards' options are set, and it outlives the server, whose calls use it.
+  StoreChanges changes(setup, ToCore(options.store_timeout), ToCore(options.LongestTtl()));
   Recorder recorder(metrics, static_cast<int>(options.shards));
   TellRecorder(setup.options, recorder);
   shard::ShardSet shards(ShardOptionsOf(options, setup, recorder));
@@ -222,7 +230,7 @@ int ServeCallers(const ops::Options& options, Process& process, StoreSetup& setu
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
   rpc::ServerOptions server_options = RpcOptionsOf(options, setup, broker_id, access, recorder);
   server_options.acceptor.inherited = inherited;
-  auto server = rpc::Server::Start(server_options, shards, FactsOf(setup, recorder, drainer, access.reloader));
+  auto server = rpc::Server::Start(server_options, shards, FactsOf(setup, recorder, drainer, access.reloader, changes));
   if (!server.ok()) {
     shards.Stop();  // so that what the stores say does not hide the last line, which tells why it ends
     return Fail(server.status(), kExitConfiguration);
@@ -242,7 +250,12 @@ int ServeCallers(const ops::Options& options, Process& process, StoreSetup& setu
   auto face = StartHttpFace(options, **server);
   if (!face.ok()) return Fail(face.status(), kExitConfiguration);
   if (*face != nullptr) drainer.OnBegin([&face] { (*face)->AnnounceEnd(); });
-  if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
+  if (!setup.awaits_init.empty()) {
+    ops::Warn("no lock is granted: only status and distlockctl quorum-init are of use",
+              {{"problem", setup.awaits_init}});
+  } else if (!recorder.AwaitStore(kStoreUpGrace)) {
+    ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
+  }
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
                                 {"admin", AdminShown(options, **server)},
                                 {"http", http.shown()},
@@ -287,34 +300,6 @@ int Serve(const ops::Options& options) {
   return ServeCallers(options, process, *setup);
 }
 
-// Makes the servers one quorum, and does not serve.
-int InitQuorum(ops::Options options) {
-  Wakeups wakeups;
-  options.wait_for_store = false;
-  const auto setup = PrepareStore(options, contract::RandomHex(8), wakeups,
-                                  {.quorum_check = store::StoreOptions::QuorumCheck::kReplace});
-  if (absl::IsCancelled(setup.status())) return 0;
-  if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
-  ops::Info("the servers are one quorum now; brokers may start", {{"redis", setup->shown}});
-  return 0;
-}
-
-// Raises the schema that brokers write, and does not serve. No server is changed unless all of them can be.
-int UpgradeStore(ops::Options options) {
-  Wakeups wakeups;
-  options.wait_for_store = false;
-  const std::string broker_id = contract::RandomHex(8);
-  std::string shown;
-  for (const store::SchemaTask task : {store::SchemaTask::kAskUpgrade, store::SchemaTask::kUpgrade}) {
-    const auto setup = PrepareStore(options, broker_id, wakeups, {.schema = task});
-    if (absl::IsCancelled(setup.status())) return 0;
-    if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
-    shown = setup->shown;
-  }
-  ops::Info("brokers write the store in this schema now", {{"schema", options.store_upgrade}, {"redis", shown}});
-  return 0;
-}
-
 int Run(const std::vector<std::string>& args) {
   const auto invocation = ops::ParseOptions(args, ops::ProcessEnvironment());
   if (!invocation.ok()) {
@@ -339,8 +324,7 @@ int Run(const std::vector<std::string>& args) {
   }
   ops::ConfigureLog(invocation->options.log_level, invocation->options.log_format);
   for (const std::string& warning : invocation->warnings) ops::Warn("option", {{"warning", warning}});
-  if (invocation->options.store_upgrade > 0) return UpgradeStore(invocation->options);
-  return invocation->action == Action::kQuorumInit ? InitQuorum(invocation->options) : Serve(invocation->options);
+  return Serve(invocation->options);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "o
 constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
 constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit",   "look",   "watch",
                                              "list",      "force-release", "min-hold", "status", "sessions",
-                                             "drain",     "reload",        "access",   "proof"};
+                                             "drain",     "reload",        "access",   "store",  "proof"};
 constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys", "tls"};
 constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 

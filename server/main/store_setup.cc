@@ -128,14 +128,11 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   return absl::OkStatus();
 }
 
-absl::Status CheckQuorumOptions(const ops::Options& options, const StoreSetup& setup,
-                                store::StoreOptions::QuorumCheck check) {
-  if (setup.options.url.topology == store::StoreUrl::Topology::kQuorum) return absl::OkStatus();
-  const bool init = check == store::StoreOptions::QuorumCheck::kReplace;
-  if (!init && !options.quorum_new) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(init ? "--quorum-init" : "--quorum-new",
-                                                 " is for a quorum of independent servers, but the store is ",
-                                                 setup.shown, ": write --redis redlock://host,host,host"));
+absl::Status CheckQuorumOptions(const ops::Options& options, const StoreSetup& setup) {
+  if (setup.options.url.topology == store::StoreUrl::Topology::kQuorum || !options.quorum_new) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--quorum-new is for a quorum of independent servers, but the store is ", setup.shown,
+                   ": write --redis redlock://host,host,host"));
 }
 
 // Tests let one build stand for two releases: "1-2" reads the schemas 1 to 2.
@@ -165,23 +162,20 @@ void SetStoreId(StoreSetup& setup) {
   *schema.id = hex(absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), 8)));
 }
 
-absl::Status SetSchema(const ops::Options& options, store::SchemaTask task, StoreSetup& setup) {
+void SetSchema(StoreSetup& setup) {
   store::SchemaOptions& schema = setup.options.locks.schema;
-  schema.task = task;
+  schema.task = store::SchemaTask::kServe;
   schema.known = std::make_shared<std::atomic<uint32_t>>(0);
   schema.id = std::make_shared<std::atomic<uint64_t>>(0);
   PlayAnotherRelease(schema);
-  if (task == store::SchemaTask::kServe) return absl::OkStatus();
-  if (options.redis.empty()) {
-    return absl::InvalidArgumentError("--store-upgrade needs the store that is to be upgraded: set --redis");
-  }
-  schema.upgrade_to = static_cast<uint32_t>(options.store_upgrade);
-  if (schema.upgrade_to >= schema.oldest && schema.upgrade_to <= schema.newest) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--store-upgrade ", schema.upgrade_to, ": this distlockd reads ",
-                   schema.oldest == schema.newest ? absl::StrCat("schema ", schema.newest)
-                                                  : absl::StrCat("the schemas ", schema.oldest, " to ", schema.newest),
-                   "; use the distlockd of the release that the brokers have"));
+}
+
+// Nothing is written to servers of another quorum, so that they go on showing when its own brokers were there.
+store::StoreOptions OptionsOfCheck(const StoreSetup& setup) {
+  store::StoreOptions options = setup.options;
+  const bool is_quorum = options.url.topology == store::StoreUrl::Topology::kQuorum;
+  if (is_quorum) options.locks.schema.task = store::SchemaTask::kLook;
+  return options;
 }
 
 }  // namespace
@@ -199,8 +193,7 @@ absl::Status CheckAlive(store::EmbeddedServer* embedded) {
                             embedded->LogTail());
 }
 
-absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
-                                        const StorePurpose& purpose) {
+absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups) {
   StoreSetup setup;
   setup.options.locks = {.key_prefix = options.key_prefix,
                          .broker_id = broker_id,
@@ -210,18 +203,18 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   for (const auto& [name, keep] : options.TokenKeeps()) {
     setup.options.locks.token_keep_of[core::EscapeNamespace(name)] = ToCore(keep);
   }
-  if (absl::Status schema = SetSchema(options, purpose.schema, setup); !schema.ok()) return schema;
+  SetSchema(setup);
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
-  if (absl::Status fits = CheckQuorumOptions(options, setup, purpose.quorum_check); !fits.ok()) return fits;
+  if (absl::Status fits = CheckQuorumOptions(options, setup); !fits.ok()) return fits;
   SetStoreId(setup);
-  setup.options.quorum_check = purpose.quorum_check;
   setup.options.usual_ttl = ToCore(options.default_ttl);
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
   setup.options.wait_timeout = ToCore(options.wait_timeout);
   setup.options.quorum_is_new = options.quorum_new;
   setup.options.node_timeout = ToCore(options.quorum_node_timeout);
   setup.options.locks.hold_off = HoldOffOf(options, setup.options);
+  setup.may_open = std::make_shared<std::atomic<bool>>(false);
   setup.is_replicated = std::make_shared<std::atomic<bool>>(false);
   setup.options.on_replicated = [seen = setup.is_replicated] { *seen = true; };
 
@@ -238,7 +231,11 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   store::CheckWatch watch{.on_problem = nullptr, .stopped = [&over] { return over(absl::ZeroDuration()); }};
   if (options.wait_for_store) watch.on_problem = warn;
   while (true) {
-    const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout), watch);
+    const auto checked = store::CheckStore(OptionsOfCheck(setup), ToCore(options.store_timeout), watch);
+    if (absl::IsAlreadyExists(checked.status()) && !told_to_stop) {
+      setup.awaits_init = std::string(checked.status().message());
+      break;
+    }
     // The first connection reports its warnings again.
     if (checked.ok() && !told_to_stop) break;
     const bool may_retry = absl::IsUnavailable(checked.status()) && options.wait_for_store;
@@ -266,7 +263,9 @@ std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFa
     if (shard == 0 && setup.embedded == nullptr) {
       options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };
     }
-    return store::OpenStore(loop, options);
+    if (setup.awaits_init.empty()) return store::OpenStore(loop, options);
+    return store::OpenStoreLater(loop, std::move(options), setup.awaits_init,
+                                 [may = setup.may_open] { return may->load(); });
   };
 }
 

@@ -6,6 +6,7 @@
 
 #include <uv.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,12 +27,10 @@ struct StoreSetup {
   std::string shown;  // for people, without secrets
   // A server at one address has turned out to have, or to have had, replicas. Set by the shards' threads.
   std::shared_ptr<std::atomic<bool>> is_replicated;
-};
-
-// The purpose of the store.
-struct StorePurpose {
-  store::StoreOptions::QuorumCheck quorum_check = store::StoreOptions::QuorumCheck::kAny;
-  store::SchemaTask schema = store::SchemaTask::kServe;
+  // Why nothing is granted until AdminService.InitQuorum has set `may_open`: the servers belong to another quorum. "":
+  // the store may be used.
+  std::string awaits_init;
+  std::shared_ptr<std::atomic<bool>> may_open;
 };
 
 // Starts the embedded store or reads --redis, and checks the store. With --wait-for-store it repeats the check until
@@ -39,8 +38,7 @@ struct StorePurpose {
 // - Unavailable: cannot be reached. FailedPrecondition, Unimplemented: unfit for locks. InvalidArgument, NotFound: a
 //   wrong option.
 // - Aborted: the embedded server has ended. Cancelled: SIGTERM came first.
-absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
-                                        const StorePurpose& purpose = {});
+absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
 
 // The store that --redis names. InvalidArgument: no store can be reached by it; the message is fit for people.
 absl::StatusOr<store::StoreUrl> ReadStoreUrl(const ops::Options& options);

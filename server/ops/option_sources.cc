@@ -129,11 +129,10 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
     if (row->places == OptionPlaces::kNowhereElse) {
       if (equals != name.npos) return Usage(source, " takes no value");
       using Action = Invocation::Action;
-      const Action asked = key == "help"          ? Action::kHelp
-                           : key == "help-all"    ? Action::kHelpAll
-                           : key == "version"     ? Action::kVersion
-                           : key == "quorum-init" ? Action::kQuorumInit
-                                                  : Action::kPrintConfig;
+      const Action asked = key == "help"       ? Action::kHelp
+                           : key == "help-all" ? Action::kHelpAll
+                           : key == "version"  ? Action::kVersion
+                                               : Action::kPrintConfig;
       if (result.action != Action::kHelp && result.action != Action::kHelpAll) result.action = asked;
       continue;
     }

@@ -83,13 +83,6 @@ constexpr OptionRow kTable[] = {
      "YAML file with any of the options below, named as here without the dashes", nullptr, false,
      OptionPlaces::kVariable},
     Action("print-config", "print the values in effect as YAML, passwords masked, and exit"),
-    Action("quorum-init",
-           "make the servers of redlock:// one quorum, even if they belonged to another one, and exit; only while no "
-           "broker runs"),
-    {"store-upgrade", kGeneral, &O::store_upgrade, "0", "0..1000000",
-     "when not 0: raise the schema that brokers write in the store to this one, and exit; refused while a broker that "
-     "cannot read it may run",
-     nullptr, false, OptionPlaces::kNowhere},
     Action("version", "print the version and exit"),
     Action("help", "print the options that most brokers need, and exit"),
     Action("help-all", "print all options and limits, and exit"),
@@ -111,7 +104,8 @@ constexpr OptionRow kTable[] = {
      "whether clients need a certificate; auto: require with --tls-client-ca, else off"},
     {"tls-min-version", kServing, &O::tls_min_version, "1.3", "1.3|1.2", "oldest version of TLS that clients may use"},
     {"admin-listen", kServing, &O::admin_listen, "", "",
-     "where drain, reload and force-release are served: addresses of --listen, or others, which then serve "
+     "where drain, reload, force-release, store upgrade and quorum-init are served: addresses of --listen, or others, "
+     "which then serve "
      "AdminService alone; may be given several times; empty: the unix "
      "sockets of --listen, and with --policy every address of it, to those whom the policy allows",
      acceptor::CheckListenAddress},

@@ -23,8 +23,8 @@ using OptionField =
 enum class OptionGroup { kGeneral, kServing, kAccess, kStore, kTime, kLimits, kLog };
 
 // Where an option may be set besides the command line.
-// kNowhere: it has a value. kNowhereElse: it is an action, such as --help.
-enum class OptionPlaces { kVariableAndFile, kVariable, kFile, kNowhere, kNowhereElse };
+// kNowhereElse: it is an action, such as --help.
+enum class OptionPlaces { kVariableAndFile, kVariable, kFile, kNowhereElse };
 
 struct OptionRow {
   std::string_view name;

@@ -26,7 +26,6 @@ enum class Audit { kChanges, kAll };
 // Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
 struct Options {
   std::string config;
-  int64_t store_upgrade = 0;
 
   // Serving
   std::vector<std::string> listen;  // unix:///path?mode=&group= or host:port, checked
@@ -150,7 +149,7 @@ struct Options {
 };
 
 struct Invocation {
-  enum class Action { kServe, kHelp, kHelpAll, kVersion, kPrintConfig, kQuorumInit };
+  enum class Action { kServe, kHelp, kHelpAll, kVersion, kPrintConfig };
   Action action = Action::kServe;
   Options options;                    // not filled for kHelp, kHelpAll and kVersion
   std::vector<std::string> warnings;  // one line each, to be logged or printed

@@ -53,6 +53,8 @@ inline constexpr AccessRow kAccessRows[] = {
     {"AdminService.ForceRelease", Need::kAnyOf, access::Bit(access::Verb::kForceRelease)},
     {"AdminService.Drain", Need::kAnyOf, access::Bit(access::Verb::kDrain)},
     {"AdminService.Reload", Need::kAnyOf, access::Bit(access::Verb::kReload)},
+    {"AdminService.UpgradeStore", Need::kAnyOf, access::Bit(access::Verb::kStore)},
+    {"AdminService.InitQuorum", Need::kAnyOf, access::Bit(access::Verb::kStore)},
     // For oneself always; for somebody else the verb access.
     {"AdminService.CheckAccess", Need::kAnyOf, access::Bit(access::Verb::kAccess)},
 };

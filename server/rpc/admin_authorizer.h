@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where what changes the broker or takes locks from others may be called: Drain, Reload and ForceRelease. Pure; any
+// Where what changes the broker or takes locks from others may be called: Drain, Reload, ForceRelease,
+// UpgradeStore and InitQuorum. Pure; any
 // thread.
 #pragma once
 

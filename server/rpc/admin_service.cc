@@ -30,6 +30,12 @@ void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestReload, [this, refuses](auto call) {
     if (!refuses(call, "Reload")) UnaryCall::Serve<ReloadCall>(frontend_, std::move(call), facts_);
   });
+  threads.OpenUnary(*this, &AdminService::RequestUpgradeStore, [this, refuses](auto call) {
+    if (!refuses(call, "UpgradeStore")) UnaryCall::Serve<UpgradeStoreCall>(frontend_, std::move(call), facts_);
+  });
+  threads.OpenUnary(*this, &AdminService::RequestInitQuorum, [this, refuses](auto call) {
+    if (!refuses(call, "InitQuorum")) UnaryCall::Serve<InitQuorumCall>(frontend_, std::move(call), facts_);
+  });
   threads.OpenUnary(*this, &AdminService::RequestCheckAccess, [this](auto call) {
     const auto& inside = frontend_.inside;
     const bool admits = authorizer_.Admits(inside.KindOf(call->context, call->connection.get()));

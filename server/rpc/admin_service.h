@@ -15,7 +15,8 @@ namespace distlock::rpc {
 template <typename Base>
 using RawAdmin = v1::AdminService::WithRawMethod_GetStatus<v1::AdminService::WithRawMethod_ListSessions<
     v1::AdminService::WithRawMethod_ForceRelease<v1::AdminService::WithRawMethod_Drain<
-        v1::AdminService::WithRawMethod_CheckAccess<v1::AdminService::WithRawMethod_Reload<Base>>>>>>;
+        v1::AdminService::WithRawMethod_CheckAccess<v1::AdminService::WithRawMethod_Reload<
+            v1::AdminService::WithRawMethod_UpgradeStore<v1::AdminService::WithRawMethod_InitQuorum<Base>>>>>>>>;
 
 class AdminService final : public RawAdmin<v1::AdminService::Service> {
  public:

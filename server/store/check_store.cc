@@ -40,7 +40,8 @@ class Checker : public StoreListener {
         url_(options.url.Masked()),
         wait_replicas_(options.wait_replicas),
         needs_all_servers_(options.locks.schema.task == SchemaTask::kAskUpgrade ||
-                           options.locks.schema.task == SchemaTask::kUpgrade),
+                           options.locks.schema.task == SchemaTask::kUpgrade ||
+                           options.quorum_check == StoreOptions::QuorumCheck::kReplace),
         probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.locks.broker_id)))),
         store_(make(loop, Wire(std::move(options)))),
         timer_(loop,
@@ -79,6 +80,11 @@ class Checker : public StoreListener {
     if (options.quorum_is_new && options.quorum_check == StoreOptions::QuorumCheck::kAny) {
       options.quorum_check = StoreOptions::QuorumCheck::kNew;
     }
+    options.on_node_status = nullptr;
+    options.on_wait = nullptr;
+    options.on_replicated = nullptr;
+    options.cluster_events = {};
+    options.quorum_events = {};
     options.on_problem = [this](const absl::Status& why) {
       last_problem_ = why;
       if (!absl::IsUnavailable(why)) return End(why);

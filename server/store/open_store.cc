@@ -12,6 +12,7 @@
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "store/text.h"
+#include "store/waiting_store.h"
 
 namespace distlock::store {
 namespace {
@@ -60,6 +61,12 @@ std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {
       return std::make_unique<RedlockStore>(SocketNetwork(loop, StoreTls(options.url)), options);
   }
   return nullptr;
+}
+
+std::unique_ptr<Store> OpenStoreLater(uv_loop_t* loop, StoreOptions options, std::string why,
+                                      std::function<bool()> may_open) {
+  return std::make_unique<WaitingStore>(std::make_shared<UvTimers>(loop), std::move(why), std::move(may_open),
+                                        [loop, options = std::move(options)] { return OpenStore(loop, options); });
 }
 
 absl::StatusOr<std::vector<std::string>> CheckStore(StoreOptions options, core::Duration timeout, CheckWatch watch) {

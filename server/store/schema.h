@@ -19,9 +19,10 @@ namespace distlock::store {
 inline constexpr uint32_t kOldestSchema = 1;
 inline constexpr uint32_t kNewestSchema = 1;
 
-// The task for the mark. kServe: it is read, and made where there is none. kAskUpgrade, kUpgrade: of `distlockctl store
-// upgrade`; the first only finds out whether the second may be done.
-enum class SchemaTask : uint8_t { kOff, kServe, kAskUpgrade, kUpgrade };
+// The task for the mark. kLook: it is read. kServe: it is read, and made where there is none, and this broker announces
+// itself. kAskUpgrade, kUpgrade: of `distlockctl store upgrade`; the first only finds out whether the second may be
+// done.
+enum class SchemaTask : uint8_t { kOff, kLook, kServe, kAskUpgrade, kUpgrade };
 
 struct SchemaOptions {
   SchemaTask task = SchemaTask::kOff;

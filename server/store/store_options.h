@@ -88,6 +88,9 @@ struct StoreOptions {
   // on, whatever they belonged to; no lock may be held.
   enum class QuorumCheck : uint8_t { kAny, kNew, kReplace };
   QuorumCheck quorum_check = QuorumCheck::kAny;
+  // For kReplace: so long, or as long as the longest ttl of others if that is more, no broker may have been seen at the
+  // servers; nullopt: the operator says so.
+  std::optional<core::Duration> quiet_for;
   // For a quorum: a server that has not answered by then is not waited for.
   core::Duration node_timeout = std::chrono::milliseconds(200);
   // Called for each question to the replicas: how long it took, and whether enough of them confirmed.
@@ -99,7 +102,7 @@ struct StoreOptions {
   ClusterEvents cluster_events;
   QuorumEvents quorum_events;
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
-  // by itself; for other codes somebody has to change something.
+  // by itself; for other codes somebody has to change something. AlreadyExists: a server belongs to another quorum.
   std::function<void(const absl::Status&)> on_problem;
   std::function<void(const std::string&)> on_warning;
 };

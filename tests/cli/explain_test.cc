@@ -56,6 +56,18 @@ TEST(Explain, AStoreThatIsDown) {
   EXPECT_EQ(found[0].what, "The store's server a:1 does not serve: refused.");
 }
 
+TEST(Explain, ServersThatBelongToAnotherQuorum) {
+  BrokerStatus status = Broker({});
+  status.store_up = false;
+  status.store_url = "redlock://a:1,b:1,c:1";
+  status.store_problem = "a:1 belongs to another quorum: run distlockctl quorum-init";
+  const auto found = ObstaclesOf(status);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].what, HasSubstr("run distlockctl quorum-init"));
+  EXPECT_EQ(found[0].advice, "This broker grants nothing until its servers are one quorum.");
+  EXPECT_TRUE(found[0].stops_all);
+}
+
 TEST(Explain, AHoldOff) {
   StoreNode held_off = Node("a:1", StoreNodeState::kHeldOff);
   held_off.hold_off_left = std::chrono::seconds(38);

@@ -379,7 +379,8 @@ class TestShared:
 
     @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["watch", "-A"], ["status"], ["drain"],
                                       ["acquire", "k"], ["renew", "x"], ["release", "x"], ["sessions"],
-                                      ["downgrade", "x"], ["check-token", "k", "1"]])
+                                      ["downgrade", "x"], ["check-token", "k", "1"], ["quorum-init"],
+                                      ["store", "upgrade", "--to", "2"]])
     def test_no_broker(self, ctl, broker, args):
         done = ctl(*args, "--server", "unix:///nowhere/there.sock", "--connect-timeout", "300ms")
         assert done.returncode == 69

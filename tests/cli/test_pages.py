@@ -75,8 +75,8 @@ BLANKS = {
         r"distlockctl \1 --help | grep 'Usage: distlockctl \1'",  # --help ends with 0, whatever is before it
     r"curl (--[a-z-]+)$": r"curl --help all | grep -e '\1'", r"flock (-[a-z])$": r"flock --help | grep -e '\1'",
 }
-# Exit codes that the page does not state: the store is no quorum, sentinel or cluster, and no release has schema 2.
-EXITS = {"quorum-init --redis": 69, "SENTINEL": 1, "CLUSTER": 1, "upgrade --to 2": 78, "token k": 1, "held off": 69}
+# Exit codes that the page does not state: the store is no sentinel or cluster, and no release has schema 2.
+EXITS = {"SENTINEL": 1, "CLUSTER": 1, "upgrade --to 2": 78, "token k": 1, "held off": 69}
 ENDLESS = re.compile(r"distlockctl watch (?!--help)|--observe|\bcurl .*-sN|redis-cli .*MONITOR")
 FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^ *\2$", re.M | re.S)
 REDIRECTION = re.compile(r"&?[<>]+&?")

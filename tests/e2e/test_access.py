@@ -24,7 +24,7 @@ rules:
   who: ["token:ops"]
   locks: ["*"]
   may: [acquire, look, list, watch, force-release]
-  broker: [status, sessions, drain, reload, access]
+  broker: [status, sessions, drain, reload, access, store]
 - name: app-own
   who: ["token:app", "k8s:shop/*"]
   locks: ["shop:order/*"]
@@ -327,11 +327,15 @@ def test_distlockctl_asks_and_is_denied(world):
     assert "token:app may:" in listed.stdout and "exclusive  shop:order/*  but not shop:order/vault*" in listed.stdout
     taken = guarded.ctl("run", "order/5", "--namespace", "shop", "--", "true", token=APP)
     assert taken.returncode == 0, taken.stderr
-    for args in (("run", "bill/5", "--namespace", "shop", "--", "true"), ("drain",), ("sessions",), ("ls",)):
+    for args in (("run", "bill/5", "--namespace", "shop", "--", "true"), ("drain",), ("sessions",), ("ls",),
+                 ("store", "upgrade", "--to", "2"), ("quorum-init",)):
         denied = guarded.ctl(*args, token=APP)
         assert denied.returncode == 77, (args, denied)
     assert guarded.ctl("run", "order/5", "--namespace", "shop", "--", "true").returncode == 77
     assert "policy: reloaded" in guarded.ctl("reload", token=OPS).stdout
+    upgrade = guarded.ctl("store", "upgrade", "--to", "2", token=OPS)
+    assert upgrade.returncode == 78 and "which reads schema 1" in upgrade.stderr, upgrade
+    assert re.search(r'store change.*who="?\S+ token:ops', guarded.daemon.log()), guarded.daemon.log()
     guarded.policy.write_text("version: 1\nrules: [x]\n")
     refused = guarded.ctl("reload", token=OPS)
     assert refused.returncode == 78 and "policy: refused" in refused.stdout

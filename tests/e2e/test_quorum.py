@@ -151,37 +151,124 @@ def listen(world):
     return ("--listen", f"unix://{world.folder}/x.sock", "--http", "")
 
 
-def init(world, url):
-    """distlockctl quorum-init: its exit code and its last line."""
-    done = subprocess.run([DISTLOCKCTL, "quorum-init", "--redis", url], capture_output=True, text=True,
+def init(broker, *flags):
+    """distlockctl quorum-init at the broker: its exit code and its last line."""
+    done = subprocess.run([DISTLOCKCTL, "quorum-init", "--server", broker.url, *flags], capture_output=True, text=True,
                           timeout=60, check=False)
-    return done.returncode, done.stderr.strip().splitlines()[-1]
+    return done.returncode, (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
-def test_servers_belong_together_for_good(world):
-    quorum, rest = ServerSet(world, 3), world.redis(name="rest", tcp=True)
-    first = start(world, quorum)
-    first.terminate()
-    assert first.exit_code() == 0
-    assert [server.command("GET", "dl:set") for server in quorum.servers] == [quorum.mark] * 3
+def time_passes(servers, seconds):
+    """For what the servers show of brokers: those were there so much earlier."""
+    for server in servers:
+        identity, written, rest = server.command("GET", "dl:beat").split(";", 2)
+        server.command("SET", "dl:beat", f"{identity};{int(written) - seconds * 1_000_000};{rest}", "KEEPTTL")
+        for field in server.command("HKEYS", "dl:schema"):
+            at, _, who = server.command("HGET", "dl:schema", field).partition(";")
+            if field.startswith("reads:"):
+                server.command("HSET", "dl:schema", field, f"{int(at) - seconds * 1_000_000};{who}")
 
-    for server in quorum.servers:
+
+def marks(servers):
+    return [server.command("GET", "dl:set") for server in servers]
+
+
+class OtherSet:
+    """A quorum whose brokers have ended, and a broker that is started with another list: one server is not the same."""
+
+    def __init__(self, world, stops=True):
+        self.old, self.rest = ServerSet(world, 3), world.redis(name="rest", tcp=True)
+        self.first = start(world, self.old)
+        if stops:
+            self.first.terminate()
+            assert self.first.exit_code() == 0
+        self.kept, self.left = self.old.servers[:2], self.old.servers[2]
+        self.url = self.old.url.rpartition(",")[0] + f",127.0.0.1:{self.rest.port}"
+        self.servers = [*self.kept, self.rest]
+        self.broker = self.start(world)
+
+    def start(self, world, name="other"):
+        broker = world.distlockd(self.url, *TIMES, name=name, await_ready=False)
+        eventually(lambda: "distlockd ready" in broker.log(), "the broker answering calls")
+        return broker
+
+    @property
+    def mark(self):
+        names = sorted(f"127.0.0.1:{server.port}" for server in self.servers)
+        return f"3;{','.join(names)}"
+
+
+def test_servers_belong_together_until_an_operator_says_otherwise(world):
+    sets = OtherSet(world)
+    for server in sets.kept:
         server.command("DEL", "dl:set-new")  # as after ten minutes
-    code, line = complaint("--redis", quorum.url, "--quorum-new", *listen(world))
+    code, line = complaint("--redis", sets.old.url, "--quorum-new", *listen(world))
     assert code == CONFIG and "start without --quorum-new" in line, line
-    another = quorum.url.rpartition(",")[0] + f",127.0.0.1:{rest.port}"
-    code, line = complaint("--redis", another, *listen(world))
-    assert code == CONFIG and "another quorum" in line, line
-    assert rest.command("EXISTS", "dl:set") == 0
 
-    quorum.servers[0].command("SET", "dl:{default/k}:h", "1;" + "0" * 31 + "1;7;7;1000;0;i", "PX", "60000")
-    code, line = init(world, another)
-    assert code == CONFIG and "still has the lock" in line, line
-    quorum.servers[0].command("DEL", "dl:{default/k}:h")
-    code, line = init(world, another)
-    assert code == 0 and "one quorum now" in line, line
-    code, line = complaint("--redis", quorum.url, *listen(world))
-    assert code == CONFIG and "another quorum" in line, line
+    with sets.broker.client() as client:
+        shown = client.status()
+        assert shown.store_state == api().STORE_STATE_DOWN and "another quorum" in shown.store_problem, shown
+        refused = failure(client.acquire, client.spec("k", ttl=TTL_S, max_wait=0.0))
+        assert "distlockctl quorum-init" in refused.message, refused
+        assert not sets.broker.serving()
+        assert sets.rest.command("KEYS", "*") == [], "nothing is written before the servers are its own"
+
+        code, line = init(sets.broker)
+        assert code == CONFIG and "saw another broker" in line and "--all-brokers-stopped" in line, line
+        time_passes(sets.kept, 60)
+        code, line = init(sets.broker)
+        assert code == CONFIG and "s: stop all other brokers" in line, "one that does not beat may have been there"
+        time_passes(sets.kept, 30)
+        sets.kept[0].command("SET", "dl:{default/k}:h", "1;" + "0" * 31 + "1;7;7;1000;0;i", "PX", "60000")
+        code, line = init(sets.broker)
+        assert code == CONFIG and "still has the lock" in line, line
+        assert marks(sets.servers) == [sets.old.mark, sets.old.mark, None], "all or none"
+
+        sets.kept[0].command("DEL", "dl:{default/k}:h")
+        code, line = init(sets.broker)
+        assert code == 0 and "are one quorum" in line, line
+        assert marks(sets.servers) == [sets.mark] * 3
+        eventually(sets.broker.serving, "the broker using its store")
+        assert client.acquire(client.spec("k", ttl=TTL_S, max_wait=30.0), timeout=60).fencing_token > 0
+        assert init(sets.broker)[0] == 0, "it is harmless to repeat it"
+    assert "outcome=done" in sets.broker.log() and "who=unix" in sets.broker.log()
+
+
+def test_a_broker_that_waits_goes_on_when_another_has_made_the_quorum(world):
+    sets = OtherSet(world)
+    second = sets.start(world, name="second")
+    assert init(sets.broker, "--all-brokers-stopped")[0] == 0
+    eventually(second.serving, "the second broker using the store")
+    old = start(world, sets.old, name="again", await_ready=False)
+    eventually(lambda: "distlockd ready" in old.log(), "the broker answering calls")
+    with old.client() as client:
+        assert "another quorum" in client.status().store_problem, "the old list is another's now"
+
+
+def test_a_quorum_whose_broker_runs_is_left_alone(world):
+    sets = OtherSet(world, stops=False)
+    time_passes(sets.kept, 90)
+    aged = [server.command("GET", "dl:beat") for server in sets.kept]
+    eventually(lambda: all(server.command("GET", "dl:beat") != beat for server, beat in zip(sets.kept, aged)), "a beat")
+    code, line = init(sets.broker)
+    assert code == CONFIG and "saw another broker" in line, line
+    assert marks(sets.kept) == [sets.old.mark] * 2 and sets.first.serving()
+
+
+def test_no_server_is_changed_unless_all_can_be_reached(world):
+    sets = OtherSet(world)
+    sets.rest.kill()
+    code, line = init(sets.broker, "--all-brokers-stopped")
+    assert code == UNAVAILABLE and str(sets.rest.port) in line, line
+    assert marks(sets.kept) == [sets.old.mark] * 2
+    sets.rest.start()
+    assert init(sets.broker, "--all-brokers-stopped")[0] == 0
+
+
+def test_only_a_quorum_is_made_one(world):
+    broker = world.distlockd(world.redis(name="server").url, name="single")
+    code, line = init(broker)
+    assert code == CONFIG and "quorum-init is for a quorum" in line and "redlock://" in line, line
 
 
 def test_brokers_that_are_started_together_may_all_say_that_the_quorum_is_new(world):

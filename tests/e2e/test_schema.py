@@ -27,11 +27,11 @@ def release(world, monkeypatch):
     return start
 
 
-def upgrade(url, to, reads=AFTER):
-    """distlockctl store upgrade: its exit code and its last line."""
-    done = subprocess.run(["env", f"DISTLOCK_TEST_SCHEMA={reads}", DISTLOCKCTL, "store", "upgrade", "--to", str(to),
-                           "--redis", url], capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stderr.strip().splitlines()[-1]
+def upgrade(broker, to):
+    """distlockctl store upgrade at the broker: its exit code and its last line."""
+    done = subprocess.run([DISTLOCKCTL, "store", "upgrade", "--to", str(to), "--server", broker.url],
+                          capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
 def refusal(world, url, reads):
@@ -64,28 +64,32 @@ def test_a_release_is_followed_by_the_next_without_losing_a_lock(world, release)
     new = release(redis.url, AFTER, name="new")
     holder = Holder(world.client(new.url), "session", ttl=6.0).granted()
     assert written(redis) == ["1"] and 0 < redis.command("PTTL", "dl:schema") <= 30 * 24 * 3_600_000
-    code, line = upgrade(redis.url, 2)
+    code, line = upgrade(new, 2)
     assert code == CONFIG and "reads schemas up to 1" in line and "stays at schema 1" in line, line
+    code, line = upgrade(old, 2)
+    assert code == CONFIG and "reads schema 1: ask a broker of a release that reads it" in line, line
     assert old.drain() == 0
     an_hour_passes([redis])
-    code, line = upgrade(redis.url, 2)
-    assert code == 0 and "schema=2" in line, line
+    code, line = upgrade(new, 2)
+    assert code == 0 and "in schema 2" in line, line
+    assert upgrade(new, 2)[0] == 0, "it is harmless to repeat it"
     assert written(redis) == ["2"]
     code, line = refusal(world, redis.url, BEFORE)
     assert code == CONFIG and "written in schema 2" in line and "reads schema 1" in line, line
     assert "start a newer distlockd" in line, line
     assert new.serving() and holder.believes()
     holder.release()
-    code, line = upgrade(redis.url, 1)
+    code, line = upgrade(new, 1)
     assert code == CONFIG and "does not go back" in line, line
-    code, line = upgrade(redis.url, 3)
+    code, line = upgrade(new, 3)
     assert code == CONFIG and "reads the schemas 1 to 2" in line, line
+    shown = new.log()
+    assert 'what="store upgrade to schema 2"' in shown and "outcome=done" in shown and "who=unix" in shown, shown
 
 
 def test_a_store_that_lost_everything_is_written_as_before(world, release):
     redis = world.redis()
-    release(redis.url, AFTER, name="new")
-    assert upgrade(redis.url, 2)[0] == 0
+    assert upgrade(release(redis.url, AFTER, name="new"), 2)[0] == 0
     second = release(redis.url, AFTER, name="second")
     redis.restart()
     eventually(lambda: written(redis) == ["2"], "the mark being there again, as it was")
@@ -98,11 +102,11 @@ def test_each_server_of_a_quorum_has_a_mark(world, release):
     broker = release(quorum.url, AFTER, "--quorum-new", "--max-ttl", "8s", "--default-ttl", "6s", name="new")
     eventually(lambda: [written(s) for s in quorum.servers] == [["1"]] * 3, "a mark at each server")
     quorum.servers[2].kill()
-    code, line = upgrade(quorum.url, 2)
-    assert code == UNAVAILABLE, line
+    code, line = upgrade(broker, 2)
+    assert code == UNAVAILABLE and str(quorum.servers[2].port) in line, line
     assert [written(s) for s in quorum.servers[:2]] == [["1"]] * 2, "all of them or none"
     quorum.servers[2].start()
-    eventually(lambda: upgrade(quorum.url, 2)[0] == 0, "the upgrade, once all servers are there")
+    eventually(lambda: upgrade(broker, 2)[0] == 0, "the upgrade, once all servers are there")
     assert [written(s) for s in quorum.servers] == [["2"]] * 3
     code, line = refusal(world, quorum.url, BEFORE)
     assert code == CONFIG and "written in schema 2" in line, line
@@ -111,9 +115,9 @@ def test_each_server_of_a_quorum_has_a_mark(world, release):
 
 def test_each_primary_of_a_cluster_has_a_mark_in_its_own_slots(world, release):
     cluster = ClusterSet(world, primaries=3, replicas=0)
-    release(cluster.url, AFTER, name="new")
+    broker = release(cluster.url, AFTER, name="new")
     eventually(lambda: [written(node) for node in cluster.nodes] == [["1"]] * 3, "a mark at each primary")
-    code, line = upgrade(cluster.url, 2)
+    code, line = upgrade(broker, 2)
     assert code == 0, line
     assert [written(node) for node in cluster.nodes] == [["2"]] * 3
     code, line = refusal(world, cluster.url, BEFORE)
@@ -122,8 +126,7 @@ def test_each_primary_of_a_cluster_has_a_mark_in_its_own_slots(world, release):
 
 def test_a_promoted_replica_that_missed_the_upgrade_learns_of_it(world, release):
     group = SentinelSet(world, replicas=1)
-    release(group.url, AFTER, name="new")
-    assert upgrade(group.url, 2)[0] == 0
+    assert upgrade(release(group.url, AFTER, name="new"), 2)[0] == 0
     watcher = release(group.url, AFTER, name="second")
     primary = group.primary()
     replica = next(s for s in group.servers if s is not primary)

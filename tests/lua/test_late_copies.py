@@ -139,7 +139,7 @@ def test_an_upgrade_that_comes_late_heeds_who_reads_less_by_now(redis):
 
 
 def member(redis, servers, how="first"):
-    keys = ("dl:members", "dl:m", "dl:members:new")
+    keys = ("dl:members", "dl:m", "dl:members:new", "dl:beat", "dl:schema")
     reply = redis("EVAL", source("redlock_member"), len(keys), *keys, servers, how, "a:1", 60_000, 10_000)
     return reply[2].decode(), reply[3]
 

@@ -248,11 +248,6 @@ TEST(OptionChecks, NamespacesWithMetricsOfTheirOwnDifferAndAreFew) {
   EXPECT_THAT(message(many), HasSubstr("at most 20"));
 }
 
-TEST(OptionChecks, AnUpgradeOfTheStoreIsAskedForOnTheCommandLineOnly) {
-  EXPECT_EQ(ParseOptions({"--store-upgrade=2"}, {"DISTLOCK_STORE_UPGRADE=3"})->options.store_upgrade, 2);
-  EXPECT_EQ(ParseOptions({}, {"DISTLOCK_STORE_UPGRADE=3"})->options.store_upgrade, 0);
-}
-
 TEST(OptionChecks, ReflectionIsOnByDefaultOnlyOnUnixSockets) {
   const auto enabled = [](const Strings& args) { return ParseOptions(args, {})->options.ReflectionEnabled(); };
   EXPECT_TRUE(enabled({}));

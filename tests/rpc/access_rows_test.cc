@@ -120,6 +120,14 @@ void DriveAdminService(Drivers& drivers) {
   drivers["AdminService.Reload"] = [](TestBroker& broker) {
     return Unary(broker.admin(), &A::Reload, v1::ReloadRequest());
   };
+  drivers["AdminService.UpgradeStore"] = [](TestBroker& broker) {
+    v1::UpgradeStoreRequest request;
+    request.set_to(2);
+    return Unary(broker.admin(), &A::UpgradeStore, request);
+  };
+  drivers["AdminService.InitQuorum"] = [](TestBroker& broker) {
+    return Unary(broker.admin(), &A::InitQuorum, v1::InitQuorumRequest());
+  };
   drivers["AdminService.CheckAccess"] = [](TestBroker& broker) {
     v1::CheckAccessRequest request;
     request.set_principal("uid:8");

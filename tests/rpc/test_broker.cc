@@ -29,10 +29,21 @@ TestBroker::TestBroker(TestOptions options) {
                                .store_url = "model",
                                .started = absl::Now(),
                                .listen = {},
-                               .drain = [this](std::optional<core::Duration> timeout) {
-                                 ++drains_;
-                                 return timeout.value_or(std::chrono::seconds(30));
-                               }});
+                               .drain =
+                                   [this](std::optional<core::Duration> timeout) {
+                                     ++drains_;
+                                     return timeout.value_or(std::chrono::seconds(30));
+                                   },
+                               .upgrade_store =
+                                   [this](uint32_t to, const std::string&, auto changed) {
+                                     changes_.push_back("upgrade " + std::to_string(to));
+                                     changed(change_ends_);
+                                   },
+                               .init_quorum =
+                                   [this](bool stopped, const std::string&, auto changed) {
+                                     changes_.push_back(stopped ? "init, stopped" : "init");
+                                     changed(change_ends_);
+                                   }});
   if (!server.ok()) {
     ADD_FAILURE() << server.status();
     abort();

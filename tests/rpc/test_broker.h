@@ -41,6 +41,9 @@ class TestBroker {
   Server& server() { return *server_; }
   const std::string& address() const { return address_; }
   int drains() const { return drains_; }
+  // UpgradeStore and InitQuorum end with this status; the changes are those that they were asked for.
+  void ChangesEndWith(absl::Status status) { change_ends_ = std::move(status); }
+  const std::vector<std::string>& changes() const { return changes_; }
 
   // Takes a detached lease at once; fails the test when it is refused.
   v1::Grant Take(const std::string& key, const std::string& request_id = "");
@@ -57,6 +60,8 @@ class TestBroker {
   std::string folder_;
   std::string address_;
   std::atomic<int> drains_ = 0;
+  absl::Status change_ends_;
+  std::vector<std::string> changes_;
   shard::ModelStores store_;
   std::unique_ptr<shard::ShardSet> shards_;
   std::unique_ptr<Server> server_;

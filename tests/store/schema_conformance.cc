@@ -104,6 +104,15 @@ TEST_P(StoreConformance, NobodyRaisesTheSchemaOfABrokerThatMayRun) {
   }
 }
 
+TEST_P(StoreConformance, WhoOnlyLooksIsNobodyWhoMayRun) {
+  LockOptions looks = Release(kBrokerA, 1);
+  looks.schema.task = SchemaTask::kLook;
+  Broker a = MakeBroker(looks);
+  const Known known = Seen(0);
+  Broker upgrade = MakeBroker(Upgrade(kBrokerB, SchemaTask::kUpgrade, known));
+  EXPECT_EQ(known->load(), 2u) << "no broker of schema 1 was seen";
+}
+
 TEST_P(StoreConformanceOverTime, AnUpgradeIsPossibleAnHourAfterTheLastOldBroker) {
   {
     Broker a = MakeBroker(Release(kBrokerA, 1));

@@ -34,9 +34,10 @@ MAY_INCLUDE = {
     "server/store/embedded": ({"store", "store/embedded"}, GRPC + ("hiredis", "openssl", "uv.h")),
     "server/store/open_store": ({"core", "store", "store/check_store", "store/open_store", "store/redis/socket_dialer",
                                  "store/redis/tls", "store/redis/uv_timers", "store/cluster", "store/redlock",
-                                 "store/sentinel", "store/single"},
+                                 "store/sentinel", "store/single", "store/waiting_store"},
                                 GRPC + ("hiredis", "openssl")),
     "server/store/redis": ({"core", "store", "store/redis", "store/redis/server_clock", "lua"}, GRPC + SOCKETS),
+    "server/store/waiting_store": ({"core", "store", "store/redis", "store/waiting_store"}, GRPC + ("hiredis",)),
     "server/store/redis/server_clock": ({"core", "store/redis/server_clock"}, GRPC + SOCKETS + ("hiredis",)),
     "server/store/redis/socket_dialer": ({"store", "store/redis", "store/redis/socket_dialer", "store/redis/tls",
                                           "store/redis/uv_timers"}, GRPC),
@@ -103,6 +104,8 @@ MAY_INCLUDE = {
     "server/main": (set(SERVER_ROOMS) | {"rpc/authorizer", "store/embedded", "store/open_store"}, ("hiredis",)),
     # A program on the client library, with no stubs of its own.
     "client/cli": (set(), STUBS + ("hiredis", "uv.h")),
+    # Calls that the library does not have.
+    "client/cli/store_calls": (set(), ("hiredis", "uv.h")),
     # A policy means the same with and without a broker.
     "client/cli/access_commands": ({"access"}, STUBS + ("hiredis", "uv.h")),
     "client": (set(), ("hiredis", "uv.h")),

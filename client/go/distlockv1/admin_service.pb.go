@@ -1439,6 +1439,184 @@ func (x *ReloadedUnit) GetProblem() string {
 	return ""
 }
 
+type UpgradeStoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            int32                  `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"` // the schema to write from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeStoreRequest) Reset() {
+	*x = UpgradeStoreRequest{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeStoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeStoreRequest) ProtoMessage() {}
+
+func (x *UpgradeStoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeStoreRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeStoreRequest) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *UpgradeStoreRequest) GetTo() int32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+type UpgradeStoreResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Problem       string                 `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"` // why nothing was changed, and what to do next; "": it is done
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeStoreResponse) Reset() {
+	*x = UpgradeStoreResponse{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeStoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeStoreResponse) ProtoMessage() {}
+
+func (x *UpgradeStoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeStoreResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeStoreResponse) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *UpgradeStoreResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type InitQuorumRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// No broker of the quorum that the servers belonged to has run for the longest ttl. Else the call finds out by
+	// itself, as far as these servers show it.
+	AllBrokersStopped bool `protobuf:"varint,1,opt,name=all_brokers_stopped,json=allBrokersStopped,proto3" json:"all_brokers_stopped,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *InitQuorumRequest) Reset() {
+	*x = InitQuorumRequest{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InitQuorumRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InitQuorumRequest) ProtoMessage() {}
+
+func (x *InitQuorumRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InitQuorumRequest.ProtoReflect.Descriptor instead.
+func (*InitQuorumRequest) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *InitQuorumRequest) GetAllBrokersStopped() bool {
+	if x != nil {
+		return x.AllBrokersStopped
+	}
+	return false
+}
+
+type InitQuorumResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Problem       string                 `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"` // why nothing was changed, and what to do next; "": it is done
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InitQuorumResponse) Reset() {
+	*x = InitQuorumResponse{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InitQuorumResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InitQuorumResponse) ProtoMessage() {}
+
+func (x *InitQuorumResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InitQuorumResponse.ProtoReflect.Descriptor instead.
+func (*InitQuorumResponse) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *InitQuorumResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 var File_distlock_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_admin_service_proto_rawDesc = "" +
@@ -1542,7 +1720,15 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\fReloadedUnit\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x124\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x1a.distlock.v1.ReloadOutcomeR\aoutcome\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem*S\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"%\n" +
+	"\x13UpgradeStoreRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\x05R\x02to\"0\n" +
+	"\x14UpgradeStoreResponse\x12\x18\n" +
+	"\aproblem\x18\x01 \x01(\tR\aproblem\"C\n" +
+	"\x11InitQuorumRequest\x12.\n" +
+	"\x13all_brokers_stopped\x18\x01 \x01(\bR\x11allBrokersStopped\".\n" +
+	"\x12InitQuorumResponse\x12\x18\n" +
+	"\aproblem\x18\x01 \x01(\tR\aproblem*S\n" +
 	"\n" +
 	"StoreState\x12\x1b\n" +
 	"\x17STORE_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -1562,14 +1748,17 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\rReloadOutcome\x12\x1e\n" +
 	"\x1aRELOAD_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17RELOAD_OUTCOME_RELOADED\x10\x01\x12\x1a\n" +
-	"\x16RELOAD_OUTCOME_REFUSED\x10\x022\xd9\x03\n" +
+	"\x16RELOAD_OUTCOME_REFUSED\x10\x022\xfd\x04\n" +
 	"\fAdminService\x12J\n" +
 	"\tGetStatus\x12\x1d.distlock.v1.GetStatusRequest\x1a\x1e.distlock.v1.GetStatusResponse\x12S\n" +
 	"\fListSessions\x12 .distlock.v1.ListSessionsRequest\x1a!.distlock.v1.ListSessionsResponse\x12S\n" +
 	"\fForceRelease\x12 .distlock.v1.ForceReleaseRequest\x1a!.distlock.v1.ForceReleaseResponse\x12>\n" +
 	"\x05Drain\x12\x19.distlock.v1.DrainRequest\x1a\x1a.distlock.v1.DrainResponse\x12P\n" +
 	"\vCheckAccess\x12\x1f.distlock.v1.CheckAccessRequest\x1a .distlock.v1.CheckAccessResponse\x12A\n" +
-	"\x06Reload\x12\x1a.distlock.v1.ReloadRequest\x1a\x1b.distlock.v1.ReloadResponseBA\n" +
+	"\x06Reload\x12\x1a.distlock.v1.ReloadRequest\x1a\x1b.distlock.v1.ReloadResponse\x12S\n" +
+	"\fUpgradeStore\x12 .distlock.v1.UpgradeStoreRequest\x1a!.distlock.v1.UpgradeStoreResponse\x12M\n" +
+	"\n" +
+	"InitQuorum\x12\x1e.distlock.v1.InitQuorumRequest\x1a\x1f.distlock.v1.InitQuorumResponseBA\n" +
 	"\x0fdev.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3"
 
 var (
@@ -1585,7 +1774,7 @@ func file_distlock_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_distlock_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_distlock_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_distlock_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_distlock_v1_admin_service_proto_goTypes = []any{
 	(StoreState)(0),               // 0: distlock.v1.StoreState
 	(StoreNodeState)(0),           // 1: distlock.v1.StoreNodeState
@@ -1608,25 +1797,29 @@ var file_distlock_v1_admin_service_proto_goTypes = []any{
 	(*ReloadRequest)(nil),         // 18: distlock.v1.ReloadRequest
 	(*ReloadResponse)(nil),        // 19: distlock.v1.ReloadResponse
 	(*ReloadedUnit)(nil),          // 20: distlock.v1.ReloadedUnit
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*UpgradeStoreRequest)(nil),   // 21: distlock.v1.UpgradeStoreRequest
+	(*UpgradeStoreResponse)(nil),  // 22: distlock.v1.UpgradeStoreResponse
+	(*InitQuorumRequest)(nil),     // 23: distlock.v1.InitQuorumRequest
+	(*InitQuorumResponse)(nil),    // 24: distlock.v1.InitQuorumResponse
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_distlock_v1_admin_service_proto_depIdxs = []int32{
-	21, // 0: distlock.v1.GetStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	22, // 1: distlock.v1.GetStatusResponse.uptime:type_name -> google.protobuf.Duration
+	25, // 0: distlock.v1.GetStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	26, // 1: distlock.v1.GetStatusResponse.uptime:type_name -> google.protobuf.Duration
 	0,  // 2: distlock.v1.GetStatusResponse.store_state:type_name -> distlock.v1.StoreState
-	22, // 3: distlock.v1.GetStatusResponse.validity:type_name -> google.protobuf.Duration
+	26, // 3: distlock.v1.GetStatusResponse.validity:type_name -> google.protobuf.Duration
 	6,  // 4: distlock.v1.GetStatusResponse.store_nodes:type_name -> distlock.v1.StoreNode
 	1,  // 5: distlock.v1.StoreNode.state:type_name -> distlock.v1.StoreNodeState
-	22, // 6: distlock.v1.StoreNode.hold_off_left:type_name -> google.protobuf.Duration
+	26, // 6: distlock.v1.StoreNode.hold_off_left:type_name -> google.protobuf.Duration
 	7,  // 7: distlock.v1.StoreNode.replicas:type_name -> distlock.v1.StoreReplica
-	22, // 8: distlock.v1.StoreNode.clock_skew:type_name -> google.protobuf.Duration
-	22, // 9: distlock.v1.StoreReplica.lag:type_name -> google.protobuf.Duration
+	26, // 8: distlock.v1.StoreNode.clock_skew:type_name -> google.protobuf.Duration
+	26, // 9: distlock.v1.StoreReplica.lag:type_name -> google.protobuf.Duration
 	10, // 10: distlock.v1.ListSessionsResponse.sessions:type_name -> distlock.v1.SessionInfo
-	21, // 11: distlock.v1.SessionInfo.open_time:type_name -> google.protobuf.Timestamp
+	25, // 11: distlock.v1.SessionInfo.open_time:type_name -> google.protobuf.Timestamp
 	2,  // 12: distlock.v1.SessionInfo.kind:type_name -> distlock.v1.StreamKind
-	22, // 13: distlock.v1.DrainRequest.timeout:type_name -> google.protobuf.Duration
-	22, // 14: distlock.v1.DrainResponse.timeout:type_name -> google.protobuf.Duration
+	26, // 13: distlock.v1.DrainRequest.timeout:type_name -> google.protobuf.Duration
+	26, // 14: distlock.v1.DrainResponse.timeout:type_name -> google.protobuf.Duration
 	17, // 15: distlock.v1.CheckAccessResponse.rights:type_name -> distlock.v1.AccessRight
 	20, // 16: distlock.v1.ReloadResponse.units:type_name -> distlock.v1.ReloadedUnit
 	3,  // 17: distlock.v1.ReloadedUnit.outcome:type_name -> distlock.v1.ReloadOutcome
@@ -1636,14 +1829,18 @@ var file_distlock_v1_admin_service_proto_depIdxs = []int32{
 	13, // 21: distlock.v1.AdminService.Drain:input_type -> distlock.v1.DrainRequest
 	15, // 22: distlock.v1.AdminService.CheckAccess:input_type -> distlock.v1.CheckAccessRequest
 	18, // 23: distlock.v1.AdminService.Reload:input_type -> distlock.v1.ReloadRequest
-	5,  // 24: distlock.v1.AdminService.GetStatus:output_type -> distlock.v1.GetStatusResponse
-	9,  // 25: distlock.v1.AdminService.ListSessions:output_type -> distlock.v1.ListSessionsResponse
-	12, // 26: distlock.v1.AdminService.ForceRelease:output_type -> distlock.v1.ForceReleaseResponse
-	14, // 27: distlock.v1.AdminService.Drain:output_type -> distlock.v1.DrainResponse
-	16, // 28: distlock.v1.AdminService.CheckAccess:output_type -> distlock.v1.CheckAccessResponse
-	19, // 29: distlock.v1.AdminService.Reload:output_type -> distlock.v1.ReloadResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
+	21, // 24: distlock.v1.AdminService.UpgradeStore:input_type -> distlock.v1.UpgradeStoreRequest
+	23, // 25: distlock.v1.AdminService.InitQuorum:input_type -> distlock.v1.InitQuorumRequest
+	5,  // 26: distlock.v1.AdminService.GetStatus:output_type -> distlock.v1.GetStatusResponse
+	9,  // 27: distlock.v1.AdminService.ListSessions:output_type -> distlock.v1.ListSessionsResponse
+	12, // 28: distlock.v1.AdminService.ForceRelease:output_type -> distlock.v1.ForceReleaseResponse
+	14, // 29: distlock.v1.AdminService.Drain:output_type -> distlock.v1.DrainResponse
+	16, // 30: distlock.v1.AdminService.CheckAccess:output_type -> distlock.v1.CheckAccessResponse
+	19, // 31: distlock.v1.AdminService.Reload:output_type -> distlock.v1.ReloadResponse
+	22, // 32: distlock.v1.AdminService.UpgradeStore:output_type -> distlock.v1.UpgradeStoreResponse
+	24, // 33: distlock.v1.AdminService.InitQuorum:output_type -> distlock.v1.InitQuorumResponse
+	26, // [26:34] is the sub-list for method output_type
+	18, // [18:26] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
 	18, // [18:18] is the sub-list for extension extendee
 	0,  // [0:18] is the sub-list for field type_name
@@ -1660,7 +1857,7 @@ func file_distlock_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_distlock_v1_admin_service_proto_rawDesc), len(file_distlock_v1_admin_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   17,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,8 @@ const (
 	AdminService_Drain_FullMethodName        = "/distlock.v1.AdminService/Drain"
 	AdminService_CheckAccess_FullMethodName  = "/distlock.v1.AdminService/CheckAccess"
 	AdminService_Reload_FullMethodName       = "/distlock.v1.AdminService/Reload"
+	AdminService_UpgradeStore_FullMethodName = "/distlock.v1.AdminService/UpgradeStore"
+	AdminService_InitQuorum_FullMethodName   = "/distlock.v1.AdminService/InitQuorum"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -56,6 +58,13 @@ type AdminServiceClient interface {
 	// Reads the policy, the tokens and the keys again, as SIGHUP does, and answers when that is done. What is wrong is
 	// not used: the old one stays.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// Raises the schema that brokers write in the store, and answers when that is done. All servers of the store must be
+	// reachable; none is changed unless all can be. Repeating the call is harmless.
+	UpgradeStore(ctx context.Context, in *UpgradeStoreRequest, opts ...grpc.CallOption) (*UpgradeStoreResponse, error)
+	// Makes the servers of this broker's URL one quorum, whatever they belonged to, and answers when that is done. A
+	// broker that has found them to belong to another quorum grants nothing before. All servers must be reachable, and
+	// none may have a lock that is held. Repeating the call is harmless.
+	InitQuorum(ctx context.Context, in *InitQuorumRequest, opts ...grpc.CallOption) (*InitQuorumResponse, error)
 }
 
 type adminServiceClient struct {
@@ -126,6 +135,26 @@ func (c *adminServiceClient) Reload(ctx context.Context, in *ReloadRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) UpgradeStore(ctx context.Context, in *UpgradeStoreRequest, opts ...grpc.CallOption) (*UpgradeStoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeStoreResponse)
+	err := c.cc.Invoke(ctx, AdminService_UpgradeStore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) InitQuorum(ctx context.Context, in *InitQuorumRequest, opts ...grpc.CallOption) (*InitQuorumResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InitQuorumResponse)
+	err := c.cc.Invoke(ctx, AdminService_InitQuorum_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -151,6 +180,13 @@ type AdminServiceServer interface {
 	// Reads the policy, the tokens and the keys again, as SIGHUP does, and answers when that is done. What is wrong is
 	// not used: the old one stays.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// Raises the schema that brokers write in the store, and answers when that is done. All servers of the store must be
+	// reachable; none is changed unless all can be. Repeating the call is harmless.
+	UpgradeStore(context.Context, *UpgradeStoreRequest) (*UpgradeStoreResponse, error)
+	// Makes the servers of this broker's URL one quorum, whatever they belonged to, and answers when that is done. A
+	// broker that has found them to belong to another quorum grants nothing before. All servers must be reachable, and
+	// none may have a lock that is held. Repeating the call is harmless.
+	InitQuorum(context.Context, *InitQuorumRequest) (*InitQuorumResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -178,6 +214,12 @@ func (UnimplementedAdminServiceServer) CheckAccess(context.Context, *CheckAccess
 }
 func (UnimplementedAdminServiceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedAdminServiceServer) UpgradeStore(context.Context, *UpgradeStoreRequest) (*UpgradeStoreResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method UpgradeStore not implemented")
+}
+func (UnimplementedAdminServiceServer) InitQuorum(context.Context, *InitQuorumRequest) (*InitQuorumResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method InitQuorum not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -308,6 +350,42 @@ func _AdminService_Reload_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_UpgradeStore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeStoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).UpgradeStore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_UpgradeStore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).UpgradeStore(ctx, req.(*UpgradeStoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_InitQuorum_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InitQuorumRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).InitQuorum(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_InitQuorum_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).InitQuorum(ctx, req.(*InitQuorumRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -338,6 +416,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reload",
 			Handler:    _AdminService_Reload_Handler,
+		},
+		{
+			MethodName: "UpgradeStore",
+			Handler:    _AdminService_UpgradeStore_Handler,
+		},
+		{
+			MethodName: "InitQuorum",
+			Handler:    _AdminService_InitQuorum_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -15,7 +15,8 @@ constexpr size_t kMostPatterns = 100;
 constexpr std::string_view kNobody = "anonymous";
 
 bool IsForOperators(access::Verb verb) {
-  return verb == access::Verb::kForceRelease || verb == access::Verb::kDrain || verb == access::Verb::kReload;
+  return verb == access::Verb::kForceRelease || verb == access::Verb::kDrain || verb == access::Verb::kReload ||
+         verb == access::Verb::kStore;
 }
 
 // `is_served`: what is for operators may be called where the caller is.
@@ -49,7 +50,7 @@ void CheckAccessCall::Start(const grpc::ByteBuffer& bytes) {
   if (!request.verb().empty() && !verb) {
     check.Bad("verb",
               "is no verb of a policy; there are exclusive, shared, permit, look, watch, list, force-release, "
-              "min-hold, status, sessions, drain, reload, access");
+              "min-hold, status, sessions, drain, reload, access, store");
   }
   if (verb && access::IsLockVerb(*verb) && !request.prefix()) check.Name(request.namespace_(), request.key(), "");
   const auto principal = access::ParsePrincipal(request.principal());
@@ -79,7 +80,7 @@ void CheckAccessCall::Start(const grpc::ByteBuffer& bytes) {
   }
   // How somebody else is connected is not known.
   if (request.principal().empty() && !obstacle_.empty() && (!verb || IsForOperators(*verb))) {
-    const std::string what(verb ? access::NameOf(*verb) : "force-release, drain and reload: each");
+    const std::string what(verb ? access::NameOf(*verb) : "force-release, drain, reload and store: each");
     response.set_obstacle(what + " " + obstacle_);
     if (verb) response.set_allowed(false);
   }

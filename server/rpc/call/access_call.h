@@ -14,7 +14,7 @@ namespace distlock::rpc {
 
 class CheckAccessCall final : public UnaryCall {
  public:
-  // `obstacle`: why ForceRelease, Drain and Reload are not served where the caller is; "": they are.
+  // `obstacle`: why what is for operators is not served where the caller is; "": they are.
   explicit CheckAccessCall(std::string obstacle) : obstacle_(std::move(obstacle)) {}
 
  private:

@@ -13,6 +13,10 @@ namespace {
 
 constexpr core::Duration kMaxDrain = std::chrono::hours(24);
 
+v1::Refusal NoStoreToChange() {
+  return contract::MakeRefusal(core::RefusalReason::kNotSupported, "this broker has no store that can be changed");
+}
+
 }  // namespace
 
 void GetStatusCall::Start(const grpc::ByteBuffer&) {
@@ -41,6 +45,41 @@ void ReloadCall::Start(const grpc::ByteBuffer&) {
   if (!facts_.reload) return void(Answer(v1::ReloadResponse()));
   auto self = std::static_pointer_cast<ReloadCall>(shared_from_this());
   facts_.reload([self](const v1::ReloadResponse& response) { self->Answer(response); });
+}
+
+template <typename Response>
+BrokerFacts::Changed StoreChangeCall::AnswerWith() {
+  return [self = std::static_pointer_cast<StoreChangeCall>(shared_from_this())](const absl::Status& changed) {
+    const std::string problem = contract::CleanText(std::string(changed.message()));
+    if (absl::IsUnavailable(changed)) {
+      self->Refuse(contract::MakeRefusal(core::RefusalReason::kStoreUnavailable, problem));
+      return;
+    }
+    Response response;
+    response.set_problem(problem);
+    self->Answer(response);
+  };
+}
+
+void UpgradeStoreCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::UpgradeStoreRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  if (request.to() < 1) {
+    check.Bad("to", absl::StrCat("is ", request.to(), ", and schemas count from 1: pass the one to write from now on"));
+  }
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  if (Denied(frontend().authorizer.CheckBroker(subject(), access::Verb::kStore))) return;
+  if (!facts_.upgrade_store) return void(Refuse(NoStoreToChange()));
+  facts_.upgrade_store(static_cast<uint32_t>(request.to()), CallerText(), AnswerWith<v1::UpgradeStoreResponse>());
+}
+
+void InitQuorumCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::InitQuorumRequest request;
+  if (!Read(bytes, &request)) return;
+  if (Denied(frontend().authorizer.CheckBroker(subject(), access::Verb::kStore))) return;
+  if (!facts_.init_quorum) return void(Refuse(NoStoreToChange()));
+  facts_.init_quorum(request.all_brokers_stopped(), CallerText(), AnswerWith<v1::InitQuorumResponse>());
 }
 
 void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "distlock/v1/admin_service.pb.h"
 #include "rpc/call/unary_call.h"
@@ -35,6 +36,12 @@ struct BrokerFacts {
   // Reads what can be read again, and answers on any thread; may drop the answer when the daemon ends. Empty: there is
   // nothing to read again.
   std::function<void(std::function<void(const v1::ReloadResponse&)>)> reload;
+  // Changes of the store as a whole, for `caller`. They return at once and answer on any thread: with OK, Unavailable
+  // (a server cannot be reached, or the change cannot be begun now), or another error, why nothing was changed. They
+  // may drop the answer when the daemon ends. Empty: the store cannot be changed.
+  using Changed = std::function<void(const absl::Status&)>;
+  std::function<void(uint32_t to, const std::string& caller, Changed changed)> upgrade_store;
+  std::function<void(bool all_brokers_stopped, const std::string& caller, Changed changed)> init_quorum;
 };
 
 // The answer of GetStatus; the status page of the HTTP port shows it as well.
@@ -79,6 +86,34 @@ class ReloadCall final : public UnaryCall {
   void Start(const grpc::ByteBuffer& request) override;
 
   const BrokerFacts& facts_;
+};
+
+// A change of the store as a whole: its outcome is the `problem` of the response.
+class StoreChangeCall : public UnaryCall {
+ public:
+  explicit StoreChangeCall(const BrokerFacts& facts) : facts_(facts) {}
+
+ protected:
+  template <typename Response>
+  BrokerFacts::Changed AnswerWith();
+
+  const BrokerFacts& facts_;
+};
+
+class UpgradeStoreCall final : public StoreChangeCall {
+ public:
+  using StoreChangeCall::StoreChangeCall;
+
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+};
+
+class InitQuorumCall final : public StoreChangeCall {
+ public:
+  using StoreChangeCall::StoreChangeCall;
+
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
 };
 
 class ListSessionsCall final : public UnaryCall {

@@ -40,8 +40,7 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   if (!check.ok()) return void(Refuse(check.Refusal(), name_));
   const auto verb = access::Verb::kForceRelease;
   if (Denied(frontend().authorizer.Check(subject(), verb, request.namespace_(), request.key()), name_)) return;
-  caller_ = peer();
-  if (subject().caller != nullptr) absl::StrAppend(&caller_, " ", subject().identity());
+  caller_ = CallerText();
   reason_ = request.reason();
   observer_ = frontend().observer;
   store_timeout_ = frontend().limits.store_timeout;

@@ -25,6 +25,8 @@ bool UnaryCall::Denied(const std::optional<v1::Refusal>& refusal, const core::Lo
   return true;
 }
 
+std::string UnaryCall::CallerText() { return subject_.caller == nullptr ? peer() : peer() + " " + subject_.identity(); }
+
 core::SessionId UnaryCall::session() {
   if (session_ == 0) session_ = shards_->NewSessionId();
   return session_;

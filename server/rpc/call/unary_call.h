@@ -74,6 +74,8 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   core::SessionId session();
   // For whom the call is, for people. During Start only.
   std::string peer() { return frontend_->inside.PeerOf(context(), connection()); }
+  // The same, with what the caller has proven to be. During Start only.
+  std::string CallerText();
   // The peer counted for the caller. During Start only.
   std::string counted_peer() { return frontend_->inside.CountedPeerOf(context(), connection()); }
   // The caller. During Start only.

@@ -17,7 +17,7 @@
 namespace distlock::store {
 namespace {
 
-constexpr core::Duration kReadEvery = std::chrono::minutes(1);
+constexpr core::Duration kReadEvery = std::chrono::minutes(1);  // kAnnouncementLasts of last_seen.h is longer
 constexpr core::Duration kReadAgain = std::chrono::seconds(1);  // after no answer
 constexpr core::Duration kMarkLives = std::chrono::hours(30 * 24);
 // A broker that has announced itself within this time may still run.
@@ -99,7 +99,8 @@ void SchemaMark::Ask() {
   CommandBuilder call;
   call.Arg("EVALSHA").Arg(lua::kSchema.sha1).Arg("1").Arg(key_).Arg(broker_id_);
   call.Arg(options_.oldest).Arg(options_.newest).Arg(want);
-  call.Arg(options_.task == SchemaTask::kAskUpgrade ? "1" : "0");
+  const bool only_asks = options_.task == SchemaTask::kAskUpgrade || options_.task == SchemaTask::kLook;
+  call.Arg(only_asks ? "1" : "0");
   call.Arg(CeilMs(kMarkLives)).Arg(CeilMs(kRecent)).Arg(CeilMs(old_data_));
   AddIds(call);
   scripts_->Call(lua::kSchema, std::move(call).Build(), [this, connection = connection_](const Answer& answer) {
@@ -183,7 +184,7 @@ absl::Status SchemaMark::Judge(const Read& read) const {
 }
 
 absl::Status SchemaMark::JudgeUpgrade(const Read& read) const {
-  if (options_.task == SchemaTask::kServe) return absl::OkStatus();
+  if (options_.task == SchemaTask::kServe || options_.task == SchemaTask::kLook) return absl::OkStatus();
   if (read.writes > options_.upgrade_to) {
     return absl::FailedPreconditionError(
         Cat("the store is written in schema ", read.writes, " already, and does not go back to ", options_.upgrade_to));

@@ -233,6 +233,7 @@ void RedlockStore::OnMark(Node& node, const Answer& answer) {
         Cat("--quorum-new says that nobody can hold a lock of these servers, but ",
             options_.url.servers[node.index].Text(), " belongs to a quorum already: start without --quorum-new")));
   }
+  node.seen = member->seen;
   members_.OnMark(node.index, mark);
   DecideMembers();
 }
@@ -263,7 +264,19 @@ void RedlockStore::MarkServers(uint32_t nodes, MarkHow how) {
 }
 
 void RedlockStore::ReplaceMarks() {
-  if (!members_.all_seen() || without_locks_ > 0) return;
+  if (!members_.all_seen() || replacing_) return;
+  const auto is_member = [this](const auto& node) { return members_.IsMember(node->index); };
+  if (std::all_of(nodes_.begin(), nodes_.end(), is_member)) {
+    marked_ = true;  // by an earlier call
+    return DecideMembers();
+  }
+  for (const auto& node : nodes_) {
+    if (!options_.quiet_for) break;
+    const std::string server = options_.url.servers[node->index].Text();
+    const std::string why = ballot::WhyNotQuiet(server, node->seen, *options_.quiet_for);
+    if (!why.empty()) return Report(absl::FailedPreconditionError(why));
+  }
+  replacing_ = true;
   for (auto& node : nodes_) {
     node->server->queries().List(
         "", "", 1, "", kListTimeout,
@@ -274,14 +287,16 @@ void RedlockStore::ReplaceMarks() {
 void RedlockStore::OnHeldLocks(const Node& node, const absl::StatusOr<LockPage>& page) {
   if (!page.ok()) return Report(page.status());
   if (!page->locks.empty()) {
-    return Report(absl::FailedPreconditionError(Cat(options_.url.servers[node.index].Text(), " still has the lock '",
-                                                    page->locks.front().name.escaped(),
-                                                    "': stop all brokers, and wait until every lock's ttl is over")));
+    return Report(absl::FailedPreconditionError(
+        Cat(options_.url.servers[node.index].Text(), " still has the lock '", page->locks.front().name.escaped(),
+            "': stop all other brokers, and call again when every lock's ttl is over")));
   }
   if (++without_locks_ == nodes_.size()) MarkServers(~uint32_t{0}, MarkHow::kReplace);
 }
 
 void RedlockStore::ReportMembers() {
+  if (replacing_ && !marked_) return members_timer_->Start(kAskMarkEvery);
+  const bool replaces = options_.quorum_check == StoreOptions::QuorumCheck::kReplace;
   bool all_in = true;
   for (auto& node : nodes_) {
     if (!node->server->up() || node->is_in) continue;
@@ -290,7 +305,8 @@ void RedlockStore::ReportMembers() {
     if (!why.empty() && node->told_why != why) {
       node->told_why = why;
       Step(ballot::NodeDown{node->index, why});
-      Report(members_.IsAnothers(node->index) ? absl::FailedPreconditionError(why) : absl::UnavailableError(why));
+      const bool is_anothers = members_.IsAnothers(node->index);
+      if (!is_anothers || !replaces) Report(is_anothers ? absl::AlreadyExistsError(why) : absl::UnavailableError(why));
     }
     AskMark(*node, "", MarkHow::kFirst);
   }

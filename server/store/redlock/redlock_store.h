@@ -61,6 +61,7 @@ class RedlockStore : public Store {
     bool asked = false;    // for its mark
     std::string told_why;  // why it is no member, as it was reported last
     bool warned = false;   // of its replicas
+    ballot::LastSeen seen;
   };
 
   static ballot::Config ConfigFor(const StoreOptions& options);
@@ -76,7 +77,7 @@ class RedlockStore : public Store {
   void DecideMembers();
   void ReportMembers();
   void MarkServers(uint32_t nodes, VoteCodec::MarkHow how);
-  // Marks all anew, if no server has a lock that is held.
+  // Marks all anew, if no broker can have a lease of theirs any more and no server has a lock that is held.
   void ReplaceMarks();
   void OnHeldLocks(const Node& node, const absl::StatusOr<LockPage>& page);
   void Report(const absl::Status& problem);
@@ -101,6 +102,7 @@ class RedlockStore : public Store {
   ballot::Membership members_;
   bool marked_ = false;       // by this store
   bool marks_ = true;         // false: with --quorum-new, another broker marks them
+  bool replacing_ = false;    // ReplaceMarks looks for locks
   size_t without_locks_ = 0;  // servers on which no lock is held, of ReplaceMarks
   std::vector<std::unique_ptr<Node>> nodes_;
   std::deque<core::Input> for_core_;

@@ -15,6 +15,7 @@
 #include "store/redis/command_sender.h"
 #include "store/redis/keys.h"
 #include "store/redis/server_clock.h"
+#include "store/redlock/ballot/last_seen.h"
 #include "store/redlock/ballot/messages.h"
 #include "store/store_options.h"
 
@@ -49,6 +50,7 @@ class VoteCodec {
   struct Member {
     std::string mark;
     bool is_new = false;  // it was made by kNew not long ago
+    ballot::LastSeen seen;
   };
   static absl::StatusOr<Member> DecodeMember(const Answer& answer);
 

@@ -167,8 +167,16 @@ absl::StatusOr<VoteCodec::Member> VoteCodec::DecodeMember(const Answer& answer) 
   const ReplyArray reply(*answer.reply);
   const auto mark = reply.String(2);
   const auto is_new = reply.Integer(3);
-  if (reply.Integer(0) != kMember || !mark || !is_new) return absl::UnavailableError("an answer of unknown shape");
-  return Member{std::string(*mark), *is_new != 0};
+  const auto now = Number(reply, 1), beat = Number(reply, 4), announced = Number(reply, 5), ttl_ms = Number(reply, 6);
+  if (reply.Integer(0) != kMember || !mark || !is_new || !now || !beat || !announced || !ttl_ms) {
+    return absl::UnavailableError("an answer of unknown shape");
+  }
+  return Member{std::string(*mark),
+                *is_new != 0,
+                {.now = AsStoreTime(*now),
+                 .beat = AsStoreTime(*beat),
+                 .announced = AsStoreTime(*announced),
+                 .longest_ttl = FromMs(*ttl_ms)}};
 }
 
 ballot::Outcome OutcomeOf(core::StoreReply&& reply) {

@@ -99,8 +99,9 @@ constexpr core::Duration kIsNew = std::chrono::minutes(10);
 
 std::string VoteCodec::EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const {
   static constexpr std::string_view kHow[] = {"first", "new", "replace"};
-  CommandBuilder command = CallScript(lua::kRedlockMember, 3);
+  CommandBuilder command = CallScript(lua::kRedlockMember, 5);
   command.Arg(keys_.Members()).Arg(keys_.Marker()).Arg(keys_.MembersAreNew());
+  command.Arg(keys_.Heartbeat()).Arg(keys_.Schema());
   command.Arg(mark).Arg(kHow[static_cast<size_t>(how)]).Arg(identity).Arg(CeilMs(kMarkerLives)).Arg(CeilMs(kIsNew));
   return std::move(command).Build();
 }

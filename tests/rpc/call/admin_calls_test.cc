@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "rpc/call/one_call.h"
 #include "rpc/test_broker.h"
 
 namespace distlock::rpc {
@@ -93,6 +94,56 @@ TEST(ListSessions, NamesBadFields) {
   });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(Details(status).fields, testing::UnorderedElementsAre("page_size", "page_token"));
+}
+
+using A = v1::AdminService::Stub;
+
+TEST(StoreChanges, AreAskedOfTheBrokerThatRuns) {
+  TestBroker broker;
+  v1::UpgradeStoreRequest upgrade;
+  upgrade.set_to(2);
+  const auto [raised, done] = Call<v1::UpgradeStoreResponse>(broker.admin(), &A::UpgradeStore, upgrade);
+  EXPECT_TRUE(raised.ok() && done.problem().empty()) << raised.error_message() << done.problem();
+  v1::InitQuorumRequest init;
+  EXPECT_TRUE(Call<v1::InitQuorumResponse>(broker.admin(), &A::InitQuorum, init).first.ok());
+  init.set_all_brokers_stopped(true);
+  EXPECT_TRUE(Call<v1::InitQuorumResponse>(broker.admin(), &A::InitQuorum, init).first.ok());
+  EXPECT_THAT(broker.changes(), testing::ElementsAre("upgrade 2", "init", "init, stopped"));
+}
+
+TEST(StoreChanges, SayWhyTheyWereRefusedAndFailWhereAServerIsAway) {
+  TestBroker broker;
+  v1::UpgradeStoreRequest upgrade;
+  upgrade.set_to(2);
+  broker.ChangesEndWith(absl::FailedPreconditionError("a broker reads 1"));
+  const auto [said, why] = Call<v1::UpgradeStoreResponse>(broker.admin(), &A::UpgradeStore, upgrade);
+  EXPECT_TRUE(said.ok());
+  EXPECT_EQ(why.problem(), "a broker reads 1");
+  broker.ChangesEndWith(absl::AlreadyExistsError("another quorum"));
+  const auto [init_said, init_why] =
+      Call<v1::InitQuorumResponse>(broker.admin(), &A::InitQuorum, v1::InitQuorumRequest());
+  EXPECT_TRUE(init_said.ok());
+  EXPECT_EQ(init_why.problem(), "another quorum");
+  broker.ChangesEndWith(absl::UnavailableError("no server"));
+  for (const grpc::Status& failed :
+       {Call<v1::UpgradeStoreResponse>(broker.admin(), &A::UpgradeStore, upgrade).first,
+        Call<v1::InitQuorumResponse>(broker.admin(), &A::InitQuorum, v1::InitQuorumRequest()).first}) {
+    EXPECT_EQ(failed.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(Details(failed).reason, "STORE_UNAVAILABLE");
+    EXPECT_THAT(failed.error_message(), testing::HasSubstr("no server"));
+  }
+}
+
+TEST(StoreChanges, ASchemaIsAPositiveNumber) {
+  TestBroker broker;
+  for (const int32_t to : {0, -1}) {
+    v1::UpgradeStoreRequest upgrade;
+    upgrade.set_to(to);
+    const grpc::Status refused = Call<v1::UpgradeStoreResponse>(broker.admin(), &A::UpgradeStore, upgrade).first;
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(Details(refused).fields, testing::ElementsAre("to"));
+  }
+  EXPECT_TRUE(broker.changes().empty());
 }
 
 }  // namespace

@@ -54,9 +54,10 @@ std::string Membership::WhyNot(NodeIndex node) const {
     case Seen::kNothing:
       return Cat(servers_[node], " has not been asked yet to which quorum it belongs");
     case Seen::kAnother:
-      return Cat(servers_[node], " belongs to another quorum, of ", others_[node], ", not of ", mark_,
-                 ": give all brokers the same list; to change it, stop all brokers, wait for --max-ttl, and run "
-                 "distlockctl quorum-init");
+      return Cat(
+          servers_[node], " belongs to another quorum, of ", others_[node], ", not of ", mark_,
+          ": give all brokers the same list; or make this broker's servers one quorum: stop all other brokers, wait "
+          "for --max-ttl, and run distlockctl quorum-init at this one");
     case Seen::kNone:
       break;
   }
