@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bounds the frames of a connection that carry nothing: so many a second, and so many at once. Compiled into gRPC's
-// parser by parsing.patch, in C++14, without gRPC's or our own headers.
+// What the frames of a connection that carry nothing may cost: so many a second, and so many at once. Compiled into
+// gRPC's parser by parsing.patch, in C++14, without gRPC's or our own headers.
 //
 // The parser's own object of a connection cannot grow, because the rest of gRPC is compiled elsewhere. Hence a table by
 // its address. A connection whose budget is full again has no entry, which is almost always so for honest ones.
@@ -29,7 +29,7 @@ enum class Kind {
 
 constexpr uint32_t kSmallDataBytes = 32;
 
-// A caller that drops all its open calls at once resets streams that are mostly older than this many others.
+// Whoever gives up all of its open calls at once resets streams that are mostly older than this many others.
 constexpr uint32_t kHasty = 500;
 
 // `opens`: the frame is HEADERS of a stream that has not been before. `younger`: how many streams were opened after the
@@ -55,7 +55,7 @@ inline Kind KindOf(uint8_t type, uint32_t size, bool opens, uint32_t younger) {
 
 class FrameBudget {
  public:
-  // Accounts, one for each sum.
+  // What is counted together.
   enum { kControls, kPings, kHastyResets, kResets, kContinuations, kAccounts };
 
   struct Price {
@@ -64,7 +64,7 @@ class FrameBudget {
     int64_t most_ns;  // each_ns * frames at once
   };
 
-  // For a kind that is not free.
+  // Of a kind that is not free.
   static Price PriceOf(Kind kind) {
     constexpr int64_t kMillisecond = 1000000;
     constexpr int64_t kControlNs = 50000;

@@ -17,11 +17,11 @@ readonly REGISTRY=src/core/plugin_registry/grpc_plugin_registry_noextra
 
 die() { printf 'deploy/grpc/hardened.sh: %s\n' "$*" >&2; exit 1; }
 
-# The built package's version, which the objects must fit.
+# Of the package as it was built, which the objects must fit.
 version() { dpkg-query -W -f '${Version}' libgrpc-dev 2>/dev/null || die "libgrpc-dev is not installed"; }
 source_version() { dpkg-query -W -f '${source:Version}' libgrpc-dev 2>/dev/null || die "libgrpc-dev is not installed"; }
 
-# The build depends on these files, too.
+# What is built depends on these files, too.
 where() {
   local of
   of=$(cat "$here"/*.patch "$here/frame_budget.h" "$here/hardened.sh" | sha256sum | cut -c1-12)
