@@ -6,8 +6,9 @@
 # first time it installs them from PyPI, into the user's cache.
 set -euo pipefail
 readonly RUNTIME=(grpcio==1.85.3 protobuf==7.36.2)
-readonly BESIDE=(build==1.6.1 celery==5.7.0 eventlet==0.41.3 gevent==26.9.0 gunicorn==27.0.1
-  redis==8.1.0 setuptools==84.2.1 wheel==0.48.0)
+readonly BESIDE=(apscheduler==3.11.3 build==1.6.1 celery==5.7.0 django==5.2.19 eventlet==0.41.3 fastapi==0.165.0
+  filelock==4.3.1 gevent==26.9.0 gunicorn==27.0.1 portalocker==4.4.2 redis==8.1.0 rq==3.0.0 setuptools==84.2.1
+  uvicorn==0.54.0 wheel==0.48.0)
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/distlock
 tools=$cache/python-$(printf '%s ' "${RUNTIME[@]}" "${BESIDE[@]}" | sha256sum | cut -c1-12)
