@@ -3,17 +3,12 @@
 import contextlib
 import functools
 import os
-from typing import Iterator, Union
+from typing import Iterator, Type, Union
 
 from distlock import aio, client
-from distlock._held import Holding
 from distlock.errors import Unavailable
 
 Path = Union[str, "os.PathLike[str]"]
-
-
-class ConnectionError(Unavailable, OSError):
-    """No broker or store answered in time: also an OSError, as any failure of a disk."""
 
 
 @functools.lru_cache(None)
@@ -28,17 +23,9 @@ def shared_aio_client() -> aio.Client:
 
 
 @contextlib.contextmanager
-def as_of_files() -> Iterator[None]:
+def no_broker_is(error: Type[Unavailable]) -> Iterator[None]:
+    """Inside, no answer is an error of the other package, too."""
     try:
         yield
     except Unavailable as gone:
-        raise ConnectionError(gone.reason, gone.message, retry_after=gone.retry_after, waited=gone.waited) from gone
-
-
-@contextlib.contextmanager
-def told_if_lost(held: Holding) -> Iterator[None]:
-    """Around a release: LockLost when the lock had ended before."""
-    lost = not held.is_held
-    yield
-    if lost:
-        raise held._loss()
+        raise error(gone.reason, gone.message, retry_after=gone.retry_after, waited=gone.waited) from gone

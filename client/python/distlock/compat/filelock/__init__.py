@@ -27,8 +27,8 @@ import threading
 from typing import Any, Callable, Generic, Optional, TypeVar
 
 from distlock.client import Client, Held
-from distlock.compat._files import ConnectionError, Path, as_of_files, shared_client, told_if_lost
-from distlock.compat.filelock._lock import Base, Check, Timeout, until
+from distlock.compat._files import Path, no_broker_is, shared_client
+from distlock.compat.filelock._lock import Base, Check, ConnectionError, Timeout, told_if_lost, until
 from distlock.compat.filelock.asyncio import AsyncAcquireReturnProxy, AsyncFileLock, AsyncSoftFileLock
 from distlock.errors import Busy, LockLost
 
@@ -85,7 +85,7 @@ class BaseFileLock(Base[Client, Held, "threading.RLock"], contextlib.ContextDeco
         while True:
             request = self._client.lock(self.key, wait=self._part(end, check), max_hold=self.lifetime or 0)
             try:
-                with as_of_files():
+                with no_broker_is(ConnectionError):
                     return request.acquire()
             except Busy as busy:
                 if self._is_over(end, check):

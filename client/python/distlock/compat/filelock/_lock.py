@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the locks for threads and for asyncio have in common."""
+import builtins
+import contextlib
 import math
 import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, Generic, Optional, TypeVar, cast
+from typing import Any, Callable, Dict, Generic, Iterator, Optional, TypeVar, cast
 
 from distlock._held import Holding
 from distlock.compat._files import Path
+from distlock.errors import Unavailable
 
 try:  # so that programs which catch filelock's exception catch this one
     from filelock import Timeout as Timeout
@@ -25,6 +28,11 @@ except ImportError:
 
         def __str__(self) -> str:
             return f"The file lock '{self.lock_file}' could not be acquired."
+
+
+class ConnectionError(Unavailable, builtins.ConnectionError):
+    """No broker or store answered in time: also an OSError, as what goes wrong with a disk."""
+
 
 CHECK_S = 1.0  # how often cancel_check is asked: a request that waits for less may not find a broker
 C = TypeVar("C")
@@ -75,7 +83,8 @@ class Base(Generic[C, H, G], metaclass=Singletons):
                  client: C, key: Optional[str], gate: Callable[[], G]) -> None:
         self.lock_file = os.fspath(lock_file)
         self.key = os.path.abspath(self.lock_file) if key is None else key
-        self.timeout, self.blocking, self.poll_interval, self.lifetime = float(timeout), blocking, poll_interval, lifetime
+        self.timeout, self.blocking = float(timeout), blocking
+        self.poll_interval, self.lifetime = poll_interval, lifetime
         self.is_singleton = is_singleton
         self.mode = 0o644 if mode == -1 else mode
         self._settings: Dict[str, Any] = {"timeout": self.timeout, "mode": mode, "thread_local": thread_local,
@@ -140,3 +149,12 @@ def until(wait: Optional[float]) -> Optional[float]:
     return None if wait is None else time.monotonic() + wait
 
 
+
+
+@contextlib.contextmanager
+def told_if_lost(held: Holding) -> Iterator[None]:
+    """Around a release: raises LockLost when the lock had ended before."""
+    lost = not held.is_held
+    yield
+    if lost:
+        raise held._loss()

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any, Callable, Optional, TypeVar
 
 from distlock.aio import Client, Held
-from distlock.compat._files import ConnectionError, Path, as_of_files, shared_aio_client, told_if_lost
-from distlock.compat.filelock._lock import Base, Check, Timeout, until
+from distlock.compat._files import Path, no_broker_is, shared_aio_client
+from distlock.compat.filelock._lock import Base, Check, ConnectionError, Timeout, told_if_lost, until
 from distlock.errors import Busy, LockLost
 
 __all__ = ["AsyncAcquireReturnProxy", "AsyncFileLock", "AsyncSoftFileLock", "AsyncUnixFileLock",
@@ -65,7 +65,7 @@ class BaseAsyncFileLock(Base[Client, Held, asyncio.Lock]):
         while True:
             request = self._client.lock(self.key, wait=self._part(end, check), max_hold=self.lifetime or 0)
             try:
-                with as_of_files():
+                with no_broker_is(ConnectionError):
                     return await request.acquire()
             except Busy as busy:
                 if self._is_over(end, check):
