@@ -144,6 +144,25 @@ with dl.lock("held"):
             eventually(lambda: not connect(broker.url).inspect("busy").queue_length)
 
 
+@pytest.mark.parametrize("body", ["""
+with dl.lock("k", wait=0, min_hold=3600):
+    say("ran")
+""", """
+dl.locked("k", wait=0, min_hold=3600)(lambda: say("ran"))()
+""", """
+async def job():
+    async with distlock.aio.connect(os.environ["BROKER"]).lock("k", wait=0, min_hold=3600):
+        say("ran")
+    os._exit(0)
+asyncio.run(job())
+"""], ids=["with", "locked", "async with"])
+def test_a_min_hold_of_a_program_that_does_not_say_goodbye(broker, connect, start, body):
+    """As a worker of RQ or of multiprocessing ends: the release has arrived, for a death would leave no block."""
+    out, errors = ended(start(body + "os._exit(0)"))
+    assert out == ["ran"] and errors == ""
+    assert connect(broker.url).inspect("k").block.time_left > 3000
+
+
 def test_a_loop_that_is_interrupted(broker, connect, start):
     running = start("""
 async def work(key):

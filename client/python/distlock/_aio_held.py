@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Callable, Deque, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from distlock import _convert
-from distlock._held import Claim, Holding, closed_or
+from distlock._held import LEAVE_S, Claim, Holding, closed_or
 from distlock._options import Base
 from distlock._words import NONE, arguments
 from distlock.errors import Refused
@@ -184,8 +184,12 @@ class Body:
     async def leave(self, error: Optional[BaseException]) -> None:
         self._over = True
         lost = next((one for one in self.held if one._was_lost), None)
+        blocking = [one._send_release() for one in self.held if one._has_min_hold]
         for one in self.held:
-            one.release_soon()
+            if not one._has_min_hold:
+                one.release_soon()
+        if blocking and lost is None:
+            await asyncio.wait(blocking, timeout=LEAVE_S)  # see distlock.client.Held._leave
         if self._cancelled:
             error = await self._uncancel(error)
         if lost is not None and (error is None or (self._cancelled and isinstance(error, asyncio.CancelledError))):

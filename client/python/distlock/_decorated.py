@@ -20,6 +20,9 @@ class Skip(enum.Enum):  # of one member, which type checkers know by `is`, and w
     def __repr__(self) -> str:
         return "distlock.SKIP"
 
+    def __json__(self) -> str:  # for the results of celery
+        return self.value
+
 
 SKIP: Final = Skip.SKIP
 Take = Callable[..., Any]  # Client.lock

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from distlock._options import Base
 
 log = logging.getLogger("distlock")
+LEAVE_S = 1.0  # how long leaving a body waits for the answer to a release that leaves a block
 
 
 def closed_or(refused: Refused, words: Mapping[str, str] = NONE, alone: bool = True) -> Exception:
@@ -188,6 +189,10 @@ class Holding:
         if self._core.generation != _fork.generation:
             return LockLost(self.key, "FORKED", "the lock belongs to the process that took it")
         return LockLost(self.key, self._lease.cause, self._lease.message)
+
+    @property
+    def _has_min_hold(self) -> bool:
+        return self._lease.spec.HasField("min_hold")
 
     @property
     def _was_lost(self) -> bool:

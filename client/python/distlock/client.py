@@ -26,7 +26,7 @@ from distlock import _convert
 from distlock._access import ChannelOptions, access
 from distlock._core import Core
 from distlock._decorated import decorated
-from distlock._held import Claim, Holding, call_back, closed_or
+from distlock._held import LEAVE_S, Claim, Holding, call_back, closed_or
 from distlock._options import Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
@@ -98,6 +98,14 @@ class Held(Holding):
         """Gives the lock back, and waits for the broker's answer, for `timeout` seconds at most: then UNKNOWN. The lock
         is freed in any case. ALREADY_GONE: it had ended before."""
         return self._outcome(self._send_release(), timeout)
+
+    def _leave(self) -> None:
+        """At the end of a body. A process that ends right after it must not take the release along when the lock is to
+        stay blocked: at its death it would be free."""
+        if self._has_min_hold:
+            self.release(LEAVE_S)
+        else:
+            self.release_soon()
 
     def _send_release(self) -> Optional[Answer]:
         if self.cause == "FORKED":
@@ -258,7 +266,7 @@ class Body:
         held = self._newest() if self.held is None else self.held
         lost = next((one for one in held if one._was_lost), None)
         for one in held:
-            one.release_soon()
+            one._leave()
         if lost is not None and error is None:
             raise lost._loss()
 
