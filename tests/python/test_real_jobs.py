@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of client/python/jobs.md: Celery, RQ and APScheduler on three hosts, and what a death in the middle of a
 job does."""
+import contextlib
 import os
 import pathlib
 import re
@@ -78,9 +79,9 @@ def test_celery(world, start):
 
 def test_rq(world, start):
     since = time.monotonic()
-    workers = [start(host, "worker", "rq.cli", "worker", "--logging_level", "INFO") for host in HOSTS]
-    crons = [start(host, "cron", "rq.cli", "cron", "crontab.py", crontab=("interval=60", "interval=1"))
-             for host in HOSTS]
+    often = {"crontab": ("interval=60", "interval=1")}
+    workers = [start(host, "worker", "rq.cli", "worker", **often) for host in HOSTS]
+    crons = [start(host, "cron", "rq.cli", "cron", "crontab.py", **often) for host in HOSTS]
     eventually(lambda: all(count([one], "Enqueued") > 1 for one in crons), "three crons")
     eventually(lambda: count(workers, "Job OK") > 5)
     ran_once(world, since)
@@ -98,11 +99,17 @@ def test_apscheduler(world, start):
     ran_once(world, since)
 
 
-def beat_of(host):
-    """The pids of a beat that this `elect` runs."""
-    children = pathlib.Path(f"/proc/{host.pid}/task/{host.pid}/children").read_text(encoding="ascii").split()
-    return [int(pid) for pid in children
-            if b"beat" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+def beats(world):
+    """{host: pid} of the beats that run here."""
+    found = {}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words, here = (process / "cmdline").read_bytes().split(b"\0"), os.readlink(process / "cwd")
+        except OSError:
+            continue  # it has ended
+        if here == str(world.folder) and b"-m" in words and b"-s" in words:
+            found[words[-2].decode()] = int(process.name)
+    return found
 
 
 def test_beat_under_elect(world, store, broker):
@@ -113,19 +120,20 @@ def test_beat_under_elect(world, store, broker):
     (world.folder / "celery").chmod(0o755)
     command, = re.findall(r"`distlockctl (elect beat [^`]+)`", pages.text("jobs.md"))
     path = os.pathsep.join(sys.path)
-    hosts = [world._add(Process(f"elect-{host}", [
+    hosts = {host: world._add(Process(f"elect-{host}", [
         "env", "-C", world.folder, f"PATH={world.folder}:{os.environ['PATH']}", f"PYTHONPATH={path}", f"HOST={host}",
         f"DISTLOCK_SERVER={broker.url}", f"CELERY_BROKER_URL=redis+socket://{store.path}", CTL, *command.split()],
-        world.folder)) for host in HOSTS]
-    for host in hosts:
+        world.folder)) for host in HOSTS}
+    for host in hosts.values():
         host.launch()
     while hosts:
-        leader = eventually(lambda: next((one for one in hosts if beat_of(one)), None), "a beat")
-        eventually(lambda one=leader: "beat: Starting" in one.log())
-        assert not [one for one in hosts if one is not leader and beat_of(one)]
-        for pid in (leader.pid, *beat_of(leader)):
+        (leader, pid), = eventually(lambda: beats(world).items(), "a beat")
+        eventually(lambda host=leader: "is starting" in hosts[host].log())
+        assert beats(world) == {leader: pid}
+        hosts.pop(leader).kill()
+        with contextlib.suppress(ProcessLookupError):  # the guard of `elect` may have ended it
             os.kill(pid, signal.SIGKILL)
-        hosts.remove(leader)
+        eventually(lambda ended=pid: ended not in beats(world).values())
 
 
 @pytest.fixture
