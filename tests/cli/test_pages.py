@@ -34,7 +34,7 @@ SHELL = {".", ":", "[", "[[", "cd", "chmod", "echo", "eval", "exit", "export", "
          "mkdir", "read", "sed", "umask", "wait"}
 FOREIGN = "another product's command, which no test has"
 INSTALLED, RUNBOOKS = "tests/deploy/test_installation.py", "tests/deploy/test_runbooks.py"
-WHEEL = "tests/python/test_real_wheel.py"
+JOBS, WHEEL = "tests/python/test_real_jobs.py", "tests/python/test_real_wheel.py"
 ELSEWHERE = {  # the test that runs a program as the page does, or what the test runs
     "CONTRIBUTING.md": {"pre-commit": FOREIGN},
     "README.md": {"pip": WHEEL},
@@ -42,6 +42,8 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "client/migration.md": {"consul": FOREIGN},
     "client/node/README.md": {"npm": "client/node/install.sh"},
     "client/python/README.md": {"pip": WHEEL, "python3": WHEEL},
+    "client/python/jobs.md": {"distlockctl": JOBS, "rq": JOBS},
+    "client/python/web.md": {"python": "tests/python/test_real_web.py"},
     "deploy/README.md": {"docker": "tests/deploy/test_dockerfile.py"},
     "deploy/choosing.md": {"distlockctl": "tests/cli/test_recipes.py"},
     "deploy/operations.md": {"apt": INSTALLED, "systemctl": INSTALLED, "usermod": FOREIGN, "kubectl": RUNBOOKS},

@@ -25,6 +25,8 @@ def build_report():
     with open("runs", "a") as runs:
         runs.write(f"{os.environ['HOST']}\\n")
     time.sleep(0.01)
+    if os.path.exists("fails"):
+        raise ValueError("the job's own")
     while os.path.exists("slow") and sys.modules["__main__"].dl.stats().held:
         time.sleep(0.01)
 """
@@ -67,7 +69,7 @@ def ran_once(world, since):
     assert 1 <= len(runs(world)) <= 1 + (time.monotonic() - since) // MIN_HOLD_S
 
 
-def test_celery(world, start):
+def test_celery(world, broker, start):
     since = time.monotonic()
     hosts = [start(host, "celery", "celery", "-A", "tasks", "worker", "--beat", "-s", host, "-n", host, "-c", "1",
                    "--loglevel", "INFO", tasks=('"schedule": 60', '"schedule": 1')) for host in HOSTS]
@@ -75,6 +77,8 @@ def test_celery(world, start):
     eventually(lambda: count(hosts, r"succeeded in \S+ distlock.SKIP") > 3)
     ran_once(world, since)
     assert count(hosts, r"succeeded in \S+ None") == len(runs(world)), "a skipped task looks like one that ran"
+    broker.kill()
+    eventually(lambda: count(hosts, "Retry in 5s: Unavailable") > 0)
 
 
 def test_rq(world, start):
@@ -134,6 +138,16 @@ def test_beat_under_elect(world, store, broker):
         with contextlib.suppress(ProcessLookupError):  # the guard of `elect` may have ended it
             os.kill(pid, signal.SIGKILL)
         eventually(lambda ended=pid: ended not in beats(world).values())
+
+
+def test_a_job_that_fails(world, start):
+    """The others skip the run all the same."""
+    (world.folder / "fails").write_text("")
+    since = time.monotonic()
+    hosts = [every_second(start, host) for host in HOSTS]
+    eventually(lambda: count(hosts, "executed successfully") > 5)
+    ran_once(world, since)
+    assert count(hosts, "ValueError: the job's own") == len(runs(world))
 
 
 @pytest.fixture
