@@ -31,9 +31,11 @@ def pay(account, token):
         time.sleep(0.01)
 """
 ASYNC = WORK + """
-import asyncio
+import asyncio, sys
 async def pay(account, token):
     is_slow = begin("begun")
+    while os.path.exists("blocks") and sys.modules["service"].dl.stats().held:
+        time.sleep(0.01)  # nothing can be cancelled
     while is_slow():
         await asyncio.sleep(0.01)
     begin("paid")
@@ -116,9 +118,12 @@ class Site:
     def ask_slowly(self, host):
         """A transfer that is in the middle; ends when `slow` does."""
         (self.world.folder / "slow").write_text("")
-        later = self._pool.submit(self.ask, host)
+        answer = self.later(host)
         eventually(self.begun, "the transfer")
-        return later
+        return answer
+
+    def later(self, host):
+        return self._pool.submit(self.ask, host)
 
     def begun(self):
         path = self.world.folder / "begun"
@@ -199,6 +204,15 @@ def test_a_broker_that_dies(site, world, broker):
     assert slow.result(60)[0] == 503 and paid(world) == 0
     broker.start()
     assert eventually(lambda: site.ask(1)[0] == 200)
+
+
+def test_a_loss_of_which_only_the_end_tells(world, broker):
+    site = fastapi(world, broker)
+    (world.folder / "blocks").write_text("")
+    answer = site.later(0)
+    eventually(site.begun)
+    broker.kill()
+    assert answer.result(60)[0] == 503
 
 
 def test_a_store_that_dies(site, world, store):
