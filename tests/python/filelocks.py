@@ -54,7 +54,7 @@ def in_thread(call):
 
 
 def story(make, path):
-    """What a program sees, step by step. make(path, **options)."""
+    """Each step of a program, as it sees it. make(path, **options)."""
     lock, other = make(path), make(path)
     yield lock.lock_file, lock.timeout, lock.blocking, lock.poll_interval, lock.lifetime, lock.mode
     yield lock.is_singleton, lock.is_thread_local(), state(lock)

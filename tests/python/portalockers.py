@@ -39,7 +39,7 @@ def attempt(call, *args, **kwargs):
 
 
 def story(of, path):
-    """What a program sees of locks on files, step by step. of: the package."""
+    """Each step of a program with locks on files, as it sees it. of: the package."""
     path.write_text("before\n")
     lock, other = of.Lock(path, "w", timeout=0.2), of.Lock(path, "w", timeout=0.2)
     yield lock.filename, lock.mode, lock.truncate, lock.timeout, lock.check_interval, lock.fail_when_locked, lock.fh

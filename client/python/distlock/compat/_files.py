@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the shims for locks on files have in common."""
+"""The clients and errors of the shims for locks on files."""
 import contextlib
 import functools
 import os
@@ -13,7 +13,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 @functools.lru_cache(None)
 def shared_client() -> client.Client:
-    """Of all locks that are given none."""
+    """The client of all locks that are given none."""
     return client.connect()
 
 

@@ -18,7 +18,7 @@ What differs:
   no Timeout.
 - `mode` and what speaks of the file's life are ignored; `on_acquired` is refused. Two locks of one path in one thread
   wait for each other; filelock raises RuntimeError.
-- In a child of fork nothing is held; filelock raises RuntimeError.
+- In a child of fork nothing is held: a lock that the parent holds is lost there. filelock raises RuntimeError.
 - SoftFileLock, UnixFileLock and WindowsFileLock are FileLock. There are no read-write locks, leases or strict locks:
   a distlock.Client has its own.
 """
@@ -39,7 +39,7 @@ L = TypeVar("L", bound="BaseFileLock")
 
 
 class AcquireReturnProxy(Generic[L]):
-    """What acquire() returns: leaving it releases the lock; entering it takes nothing."""
+    """The result of acquire(): leaving it releases the lock; entering it takes nothing."""
 
     def __init__(self, lock: L) -> None:
         self.lock = lock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the locks for threads and for asyncio have in common."""
+"""The base of the locks for threads and of those for asyncio."""
 import builtins
 import contextlib
 import math
@@ -42,7 +42,8 @@ Check = Optional[Callable[[], bool]]
 
 
 class Place(Generic[H, G]):
-    """What a lock holds, and how often: for all threads, when thread_local=False. gate: of who changes that."""
+    """One for all threads, when thread_local=False: the held lock, and how often it was taken. The gate admits one
+    acquire at a time."""
 
     def __init__(self, make_gate: Callable[[], G]) -> None:
         self.held: Optional[H] = None
@@ -76,7 +77,7 @@ class Singletons(type):
 
 
 class Base(Generic[C, H, G], metaclass=Singletons):
-    """What does not wait."""
+    """The methods that do not wait."""
 
     def __init__(self, lock_file: Path, timeout: float, mode: int, thread_local: bool, blocking: bool,
                  is_singleton: bool, poll_interval: float, lifetime: Optional[float], on_acquired: Any,
@@ -136,7 +137,7 @@ class Base(Generic[C, H, G], metaclass=Singletons):
         return check is None or check() or (until is not None and time.monotonic() >= until)
 
     def _count_down(self, force: bool) -> Optional[H]:
-        """What is to be given back: None, when others of its holds are left."""
+        """The lock that is to be given back; None, when others of its holds are left."""
         place = self._place
         place.count = 0 if force else max(place.count - 1, 0)
         if place.count:

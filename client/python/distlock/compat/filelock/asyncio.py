@@ -15,7 +15,7 @@ L = TypeVar("L", bound="BaseAsyncFileLock")
 
 
 class AsyncAcquireReturnProxy:
-    """What acquire() returns: leaving it releases the lock; entering it takes nothing."""
+    """The result of acquire(): leaving it releases the lock; entering it takes nothing."""
 
     def __init__(self, lock: "BaseAsyncFileLock") -> None:
         self.lock = lock

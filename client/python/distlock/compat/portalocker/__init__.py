@@ -15,7 +15,7 @@ What differs:
   raise_on_release_error says, unless the body raised something itself. `lock.held` has the token and check().
 - No broker is a ConnectionError of this module, which is a LockException and no AlreadyLocked.
 - A BoundedSemaphore is named by its directory and name, counts the holders of all hosts, and has no files: acquire()
-  returns the held lock of this package in the place of a Lock.
+  returns the held lock of this package in the place of a Lock. A store that is a quorum has no semaphores.
 - RedisLock takes a distlock.Client as its connection. `fence_token` is there without `fencing`, and the main thread is
   never interrupted: set on_lost. What it says of its channel and of its own threads is ignored.
 - There are no lock() and unlock() of an open file, no PidFileLock and no open_atomic.

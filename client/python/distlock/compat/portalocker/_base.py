@@ -13,12 +13,12 @@ R = TypeVar("R")
 
 
 def first(*values: Any) -> Any:
-    """That is not None."""
+    """The first that is not None."""
     return next((value for value in values if value is not None), None)
 
 
 class LockBase(Generic[R]):
-    """What all have."""
+    """The base of all kinds."""
 
     def __init__(self, timeout: Optional[float], check_interval: Optional[float], fail_when_locked: Optional[bool],
                  dl: Optional[Client]) -> None:

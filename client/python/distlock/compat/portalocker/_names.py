@@ -28,7 +28,7 @@ class BoundedSemaphore(LockBase[Optional[Held]]):
 
     @property
     def lock(self) -> Optional[Held]:
-        """What acquire() has returned."""
+        """The result of acquire()."""
         return self.held
 
     def acquire(self, timeout: Optional[float] = None, check_interval: Optional[float] = None,
