@@ -231,7 +231,7 @@ def test_servers_belong_together_until_an_operator_says_otherwise(world):
         eventually(sets.broker.serving, "the broker using its store")
         assert client.acquire(client.spec("k", ttl=TTL_S, max_wait=30.0), timeout=60).fencing_token > 0
         assert init(sets.broker)[0] == 0, "it is harmless to repeat it"
-    assert "outcome=done" in sets.broker.log() and "who=unix" in sets.broker.log()
+    assert "outcome=done" in sets.broker.log() and 'who="unix:uid=' in sets.broker.log()
 
 
 def test_a_broker_that_waits_goes_on_when_another_has_made_the_quorum(world):

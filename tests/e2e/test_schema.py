@@ -84,7 +84,7 @@ def test_a_release_is_followed_by_the_next_without_losing_a_lock(world, release)
     code, line = upgrade(new, 3)
     assert code == CONFIG and "reads the schemas 1 to 2" in line, line
     shown = new.log()
-    assert 'what="store upgrade to schema 2"' in shown and "outcome=done" in shown and "who=unix" in shown, shown
+    assert 'what="store upgrade to schema 2"' in shown and "outcome=done" in shown and 'who="unix:uid=' in shown, shown
 
 
 def test_a_store_that_lost_everything_is_written_as_before(world, release):
