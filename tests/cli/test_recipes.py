@@ -4,6 +4,7 @@ stand there."""
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 
@@ -20,6 +21,9 @@ SCRIPTS = re.findall(r"^```sh\n(.*?)^```", CHOOSING, re.M | re.S)
 CRONTAB = re.search(r"^```crontab\n(.*?)^```", (REPOSITORY / "deploy/jobs.md").read_text(encoding="utf-8"),
                     re.M | re.S)[1]
 UNAVAILABLE = 69
+LOOKS = {  # what holds the lock meanwhile, and what is shown of it
+    "distlockctl show report": ("distlockctl run report --owner alice", "holder alice "),
+    "distlockctl elect scheduler --leader -o json": ("distlockctl elect scheduler --value here", '"value":"here"')}
 
 
 @pytest.fixture
@@ -119,7 +123,8 @@ def shell(ctl, broker, folder):
     if not broker.real:
         pytest.skip("a fake broker knows no min_hold")
     os.symlink(ctl.program, os.path.join(folder, "distlockctl"))
-    for name in ("job", "scheduler", "sync", "backup", "reindex", "upload"):
+    for name in ("job", "scheduler", "sync", "backup", "reindex", "upload", "dump", "build", "push", "sleep",
+                 "curl"):
         path = pathlib.Path(folder, name)
         path.write_text(f"#!/bin/sh\necho {name} \"$@\"\n", encoding="ascii")
         path.chmod(0o755)
@@ -129,7 +134,7 @@ def shell(ctl, broker, folder):
 
 
 def test_each_command_that_the_choice_names_runs(shell, ctl):
-    lines = [line for line in COMMANDS if re.search(r"\bdistlockctl ", line)]
+    lines = [line for line in COMMANDS if re.search(r"\bdistlockctl ", line) and line not in LOOKS]
     assert len(lines) > 25
     for text in lines:
         done = shell(text)
@@ -137,9 +142,26 @@ def test_each_command_that_the_choice_names_runs(shell, ctl):
         if "acquire" in text:
             assert "DISTLOCK_LEASE_ID=" in done.stdout
         else:
-            assert re.fullmatch(r"(job( \d{16})?|scheduler)\n", done.stdout), (text, done)
+            assert re.fullmatch(r"(job( \d{16})?|scheduler|sleep 2h)\n", done.stdout), (text, done)
         for taken in ctl.json("ls"):  # leases, and blocks of --once-per
             assert ctl("force-release", taken["key"]).returncode == 0
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_each_command_that_looks_names_the_holder(shell, look):
+    assert look in COMMANDS
+    holder, shown = LOOKS[look]
+    done = shell(f"{holder} {look}")
+    assert done.returncode == 0 and re.search(shown, done.stdout), done
+
+
+def test_deploys_wait_for_a_freeze_that_takes_their_key(shell, broker, ctl):
+    freeze, = [line for line in COMMANDS if "'freeze: alice'" in line]
+    deploy, = [line for line in COMMANDS if line.startswith("distlockctl run deploy/web -w 3h --max-hold")]
+    assert shell(freeze.replace("sleep 2h", f"{deploy.replace('-w 3h', '-n -E 9')}")).returncode == 9
+    several, = [line for line in COMMANDS if "run freeze -s" in line]
+    assert shell("distlockctl run freeze -n " + several.replace("-s -w 3h", "-s -n -E 9", 1)).returncode == 9
+    assert shell("distlockctl run freeze -s -n " + several).stdout == "job\n", "deploys of two programs go together"
 
 
 def test_each_script_of_the_choice_runs(shell, broker):
@@ -147,7 +169,7 @@ def test_each_script_of_the_choice_runs(shell, broker):
     for text in SCRIPTS:
         done = shell("set -eu\n" + text)
         assert (done.returncode, done.stderr) == (0, ""), (text, done)
-        assert broker.free("freeze")
+        assert broker.free("deploy/web")
 
 
 def test_each_line_of_the_crontab_runs(shell):
@@ -156,9 +178,31 @@ def test_each_line_of_the_crontab_runs(shell):
     for text in lines:
         done = shell(text.replace("/usr/local/bin/", "./").replace("\\%", "%"))
         assert (done.returncode, done.stderr) == (0, ""), (text, done)
-        assert re.fullmatch(r"(sync|backup|reindex|upload --day \d{4}-\d\d-\d\d)\n", done.stdout), (text, done)
+        shown = r"(sync|backup|reindex|upload --day \d{4}-\d\d-\d\d|dump\ncurl -fsS https://ping\.example/7)\n"
+        assert re.fullmatch(shown, done.stdout), (text, done)
     again = shell(lines[0].replace("/usr/local/bin/", "./"))
     assert (again.returncode, again.stdout, again.stderr) == (1, "", "")
+
+
+def test_a_host_that_still_waits_runs_the_job_of_one_that_died(shell, broker, ctl):
+    text, = [row for row in CRONTAB.splitlines() if " run dump " in row]
+    flags = shlex.split(text.split(None, 5)[5])[1:-1]
+    assert flags[:4] == ["run", "dump", "-w", "9h"] and flags[-1] == "-c"
+    first = ctl.start(*flags, "exec sleep 600")
+    eventually(lambda: broker.held("dump"))
+    second = ctl.start(*flags, "echo second")
+    eventually(lambda: broker.queue_length("dump") == 1)
+    first.kill()
+    assert second.communicate(timeout=PATIENCE_S)[0] == "second\n"
+    assert ctl("run", "dump", "-n", "-E", "9", "true").returncode == 9, "the block of --once-per"
+
+
+def test_a_job_that_is_stopped_in_order_counts_as_run(shell, broker, ctl):
+    stopped = ctl.start("run", "dump", "--once-per", "12h", "sleep", "600")
+    eventually(lambda: broker.held("dump"))
+    stopped.send_signal(signal.SIGTERM)
+    assert stopped.wait(timeout=PATIENCE_S) == 128 + signal.SIGTERM
+    assert ctl("run", "dump", "-n", "-E", "9", "true").returncode == 9
 
 
 def test_each_store_that_the_choice_names_is_looked_for(broker, folder):
