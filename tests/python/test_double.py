@@ -211,5 +211,9 @@ def test_a_decorated_function(here):
 
 def test_what_the_readme_shows():
     page = pathlib.Path(distlock.__file__).parents[1] / "README.md"
-    [sample] = re.findall(r"^## Tests of your program\n.*?^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
-    exec(sample, {"distlock": distlock, "pytest": pytest})  # noqa: S102
+    section = page.read_text("utf-8").split("## Tests of your program\n")[1].split("\n## ")[0]
+    sample, of_a_loop = re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
+    names = {"distlock": distlock, "pytest": pytest, "asyncio": asyncio}
+    exec(sample, names)  # noqa: S102
+    exec(of_a_loop, names)  # noqa: S102
+    asyncio.run(names["work"]())
