@@ -49,6 +49,7 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "deploy/operations.md": {"apt": INSTALLED, "systemctl": INSTALLED, "usermod": FOREIGN, "kubectl": RUNBOOKS},
     "deploy/runbooks.md": {"distlockctl": RUNBOOKS, "chronyc": FOREIGN},
     "deploy/topologies.md": {"helm": "tests/deploy/test_other_charts.py"},
+    "helm/distlock-sidecar/README.md": {"kubectl": RUNBOOKS},
     "helm/distlock/README.md": {"helm": "tests/deploy/test_charts.py", "kubectl": RUNBOOKS},
     "tests/README.md": {"sim_exhaustive_test": "tests/sim/exhaustive/CMakeLists.txt",
                         "distlock_check_history": "tests/e2e/test_mixed.py"},
@@ -61,7 +62,7 @@ BLANKS = {
     r"'\.\.\.'": "true", r"distlockctl \.\.\.": "distlockctl status",
     r'"leaseId":"\.\.\."': """"leaseId":"'$(eval "$(distlockctl acquire $RANDOM)"; echo $DISTLOCK_LEASE_ID)'\"""",
     # where the broker and its store are
-    r"kubectl exec (-it )?\S+ -- (?=distlockctl [a-z])": "",
+    r"kubectl exec (-it |-c \S+ )?\S+ -- (?=distlockctl [a-z])": "",
     r"docker run .*--entrypoint distlockctl distlock|docker compose run --rm try": "distlockctl",
     r"redis://lock-store": "unix://$REDIS", r"redis-cli( -u URL| -h replica| -p 26379)?": "redis-cli -e -s $REDIS",
     r"redlock://(\.\.\.|\S*h1,h2,h3)": "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", r"old-host 6379": "NO ONE",

@@ -104,14 +104,40 @@ def test_each_policy_is_one_that_the_broker_reads(texts, tmp_path):
     policies = {name: found["data"]["policy.yaml"] for name, text in texts.items() for found in objects(text)
                 if "policy.yaml" in found.get("data", {})}
     readme = (CHART / "README.md").read_text(encoding="utf-8")
-    policies["README"] = yaml.safe_load(re.search(r"```yaml\n(auth: .*?)```", readme, re.DOTALL)[1])["policy"]["rules"]
-    assert len(policies) >= 3
+    shown = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)]
+    of_page = [values["policy"]["rules"] for values in shown if "rules" in values.get("policy", {})]
+    assert len(of_page) == 2 and len(policies) >= 2
+    policies |= {f"README, {number}": rules for number, rules in enumerate(of_page)}
     for name, policy in policies.items():
         (tmp_path / "policy.yaml").write_text(policy, encoding="utf-8")
         done = subprocess.run([os.environ["DISTLOCKCTL"], "policy", "check", tmp_path / "policy.yaml"],
                               capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
 
+
+def test_the_values_for_production_are_taken(tmp_path):
+    page = (CHART / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "production.yaml").write_text(re.search(r"```yaml\n(# production\.yaml.*?)```", page, re.DOTALL)[1],
+                                              encoding="utf-8")
+    made = objects(render(tmp_path / "production.yaml"))
+    assert {found["kind"] for found in made} >= {"Certificate", "ServiceMonitor", "PrometheusRule", "NetworkPolicy"}
+    assert {"default-ttl": "30s", "wait-replicas": 1, "store-nodes": 3} in [
+        yaml.safe_load(found["data"]["distlockd.yaml"]) for found in made if "distlockd.yaml" in found.get("data", {})]
+
+
+@pytest.mark.skipif("DISTLOCKD" not in os.environ, reason="no distlockd is built")
+def test_the_sidecar_of_its_page_is_one_that_the_broker_takes(tmp_path):
+    page = (SIDECAR / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "broker.yaml").write_text(re.search(r"```yaml\n(broker:.*?)```", page, re.DOTALL)[1], encoding="utf-8")
+    made = sidecar_app(tmp_path, "--values", tmp_path / "broker.yaml")
+    assert made.returncode == 0, made.stderr
+    (_, _, spec), = pods(objects(made.stdout))
+    broker, = spec["initContainers"]
+    env = {e["name"]: e["value"] for e in broker["env"]}
+    done = subprocess.run([os.environ["DISTLOCKD"], "--print-config"], env=env, capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(done.stdout)["wait-replicas"] == 1
 
 def test_a_policy_that_changes_starts_no_pod_anew(tmp_path):
     def pod(rules):
@@ -280,9 +306,11 @@ def build(folder, text):
     return subprocess.run([tool("kustomize"), "build", folder], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_sidecar_s_settings_are_all_in_its_head():
+def test_the_sidecar_s_settings_are_all_in_its_head_and_on_its_page():
     text = (SIDECAR / "templates/_sidecar.tpl").read_text(encoding="utf-8")
     checks = text[text.index('define "distlock.sidecar.checks"'):]
     known = set(re.findall(r'"(\w+)"', "".join(re.findall(r"\$known .*", checks))))
     head = text[:text.index('{{- define "distlock.sidecar" -}}')]
     assert len(known) > 10 and {name for name in known if not re.search(rf"\b{name}\b", head)} == set()
+    rows = re.findall(r"^\| (`.*?) \|", (SIDECAR / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)", row)} == known
