@@ -139,6 +139,7 @@ def test_the_sidecar_of_its_page_is_one_that_the_broker_takes(tmp_path):
     assert done.returncode == 0, done.stderr
     assert yaml.safe_load(done.stdout)["wait-replicas"] == 1
 
+
 def test_a_policy_that_changes_starts_no_pod_anew(tmp_path):
     def pod(rules):
         settings = yaml.safe_load((HERE / "values/tls.yaml").read_text(encoding="utf-8"))
