@@ -15,6 +15,7 @@ import pod_security
 from charts import CHART, HERE, SIDECAR, VALUES, helm, objects, pods, render, sidecar_app, tool
 
 MERGED = HERE / "values/merged.yaml"
+PRODUCTION = CHART / "production.yaml"
 CENTRAL = yaml.safe_load((HERE / "values/central.yaml").read_text(encoding="utf-8"))
 NOT_KUBERNETES = "ServiceMonitor,PodMonitor,PrometheusRule,Certificate"
 SIDECAR_SETTINGS = {"broker": {
@@ -104,10 +105,9 @@ def test_each_policy_is_one_that_the_broker_reads(texts, tmp_path):
     policies = {name: found["data"]["policy.yaml"] for name, text in texts.items() for found in objects(text)
                 if "policy.yaml" in found.get("data", {})}
     readme = (CHART / "README.md").read_text(encoding="utf-8")
-    shown = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)]
-    of_page = [values["policy"]["rules"] for values in shown if "rules" in values.get("policy", {})]
-    assert len(of_page) == 2 and len(policies) >= 2
-    policies |= {f"README, {number}": rules for number, rules in enumerate(of_page)}
+    policies["README"] = yaml.safe_load(re.search(r"```yaml\n(auth: .*?)```", readme, re.DOTALL)[1])["policy"]["rules"]
+    policies["production"] = yaml.safe_load(PRODUCTION.read_text(encoding="utf-8"))["policy"]["rules"]
+    assert len(policies) >= 4
     for name, policy in policies.items():
         (tmp_path / "policy.yaml").write_text(policy, encoding="utf-8")
         done = subprocess.run([os.environ["DISTLOCKCTL"], "policy", "check", tmp_path / "policy.yaml"],
@@ -115,21 +115,16 @@ def test_each_policy_is_one_that_the_broker_reads(texts, tmp_path):
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
 
 
-def test_the_values_for_production_are_taken(tmp_path):
-    page = (CHART / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "production.yaml").write_text(re.search(r"```yaml\n(# production\.yaml.*?)```", page, re.DOTALL)[1],
-                                              encoding="utf-8")
-    made = objects(render(tmp_path / "production.yaml"))
+def test_the_values_for_production_are_taken():
+    made = objects(render(PRODUCTION))
     assert {found["kind"] for found in made} >= {"Certificate", "ServiceMonitor", "PrometheusRule", "NetworkPolicy"}
     assert {"default-ttl": "30s", "wait-replicas": 1, "store-nodes": 3} in [
         yaml.safe_load(found["data"]["distlockd.yaml"]) for found in made if "distlockd.yaml" in found.get("data", {})]
 
 
 @pytest.mark.skipif("DISTLOCKD" not in os.environ, reason="no distlockd is built")
-def test_the_sidecar_of_its_page_is_one_that_the_broker_takes(tmp_path):
-    page = (SIDECAR / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "broker.yaml").write_text(re.search(r"```yaml\n(broker:.*?)```", page, re.DOTALL)[1], encoding="utf-8")
-    made = sidecar_app(tmp_path, "--values", tmp_path / "broker.yaml")
+def test_the_sidecar_of_the_example_is_one_that_the_broker_takes(tmp_path):
+    made = sidecar_app(tmp_path, "--values", SIDECAR / "broker.yaml")
     assert made.returncode == 0, made.stderr
     (_, _, spec), = pods(objects(made.stdout))
     broker, = spec["initContainers"]
