@@ -168,6 +168,7 @@ class Place:
         self.here.mkdir()
         (self.here / "distlockctl").symlink_to(os.environ["DISTLOCKCTL"])
         (self.here / "policy.yaml").write_text("version: 1\nrules: []\n", encoding="utf-8")
+        (self.here / "cases.yaml").write_text("- {who: anonymous, verb: drain, expect: deny}\n", encoding="utf-8")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("DISTLOCK_")}
         self.env |= {"PATH": f"{self.here}:{self.env['PATH']}", "DISTLOCK_SERVER": self.broker.address, "HTTP": http,
                      "REDIS": self.broker.redis_path}
