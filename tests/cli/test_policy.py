@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""policy check: what it says of a good file in which a name can never match."""
+"""policy check: what it says of a good file in which a name can never match. policy test: the files of the pages."""
 import json
+import pathlib
+import re
 
 import pytest
 
@@ -15,6 +17,7 @@ rules:
   may: [acquire]
 """
 ISSUER = "https://kubernetes.default.svc"
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 
 def checked(ctl, folder, in_group, in_rule, *flags):
@@ -61,3 +64,22 @@ def test_a_case_about_such_a_name_is_wrong(ctl, folder):
                 "expect: deny}\n")
     done = ctl("policy", "test", path, cases)
     assert done.returncode == 78 and "is no principal that a caller can have" in done.stderr, done
+
+
+def blocks(page):
+    return re.findall(r"^```yaml\n(.*?)^```", (REPOSITORY / page).read_text(encoding="utf-8"), re.M | re.S)
+
+
+def test_the_files_of_the_page_about_access_fit_together(ctl, folder):
+    for name, text in zip(("policy.yaml", "cases.yaml"), blocks("server/access/README.md"), strict=True):
+        pathlib.Path(folder, name).write_text(text, encoding="utf-8")
+    done = ctl("policy", "test", f"{folder}/policy.yaml", f"{folder}/cases.yaml")
+    assert done.returncode == 0 and done.stdout.count("ok ") == 2, done
+
+
+def test_the_policy_of_the_first_page_lets_its_operator_take_a_lock(ctl, folder):
+    path, cases = pathlib.Path(folder, "policy.yaml"), pathlib.Path(folder, "cases.yaml")
+    path.write_text(blocks("README.md")[0], encoding="utf-8")
+    cases.write_text("- {who: token:ops, verb: force-release, lock: 'shop:order/7', expect: allow}\n"
+                     "- {who: token:shop, verb: force-release, lock: 'shop:order/7', expect: deny}\n", encoding="utf-8")
+    assert ctl("policy", "test", path, cases).returncode == 0
