@@ -89,10 +89,12 @@ google::protobuf::Timestamp ToProto(core::StoreTime time) {
   return proto;
 }
 
-// The contract numbers its reasons in the core's order, from 1.
+// The contract numbers its reasons in the core's order, from 1. A new one: see proto/README.md.
 static_assert(v1::REFUSAL_REASON_LOCK_HELD == static_cast<int>(core::RefusalReason::kLockHeld) + 1);
-static_assert(v1::REFUSAL_REASON_STORE_HOLD_OFF == static_cast<int>(core::RefusalReason::kStoreHoldOff) + 1);
-static_assert(v1::LOST_REASON_MOVED == static_cast<int>(core::LostReason::kMoved) + 1);
+static_assert(v1::RefusalReason_MAX == static_cast<int>(core::RefusalReason::kStoreHoldOff) + 1);
+static_assert(v1::RefusalReason_MAX == core::kRefusalReasonCount);
+static_assert(v1::LostReason_MAX == static_cast<int>(core::LostReason::kMoved) + 1);
+static_assert(v1::LostReason_MAX == core::kLostReasonCount);
 
 v1::RefusalReason ReasonOf(core::RefusalReason reason) {
   return static_cast<v1::RefusalReason>(static_cast<int>(reason) + 1);

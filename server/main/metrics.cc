@@ -46,7 +46,7 @@ template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
   return names.size() == static_cast<size_t>(last) + 1;
 }
-static_assert(EndsWith(kRefusalReasons, core::RefusalReason::kStoreHoldOff));
+static_assert(std::size(kRefusalReasons) == core::kRefusalReasonCount);
 static_assert(EndsWith(kLostReasons, core::LostReason::kDrained));
 static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kMoved));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
