@@ -4,13 +4,13 @@
 // 1. accept4, at most 16 in a row from one listener. Without a free descriptor, the reserve one is closed, one
 //    connection is accepted and dropped, and the reserve is opened again.
 // 2. Over limit max-connections, or over the limit of its peer (server/peer): dropped at once.
-// 3. The first bytes are looked at and left where they are. Without the preface of HTTP/2, or a TLS handshake where
-//    that is wanted, within 5 s, the connection never reaches gRPC.
+// 3. The acceptor peeks at the first bytes. A connection is dropped unless it sends the preface of HTTP/2 within 5 s,
+//    or where TLS is on the beginning of a handshake.
 // 4. Over the rate limits of new connections and handshakes a connection waits, for at most 5 s.
 // 5. Another thread hands the connection over. The acceptor keeps a duplicate, which wakes it when the connection ends.
 //
-// Owned by whoever serves. One thread of its own; `hand_over` runs on those of handing.h; the methods on any thread.
-// The observer outlives it.
+// Thread: one of its own; `hand_over` runs on the threads of handing.h; each method may be called on any thread.
+// Ownership: the server's; the observer outlives the acceptor.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct AcceptorOptions {
   PeerLimits peer;
   double handshakes_per_second = 200;  // twice as many at once; peer.handshakes_per_second is a peer's share
   CallBudget calls;
-  // Processes that claim to end with their connection are watched, and for so long after it has ended. 0: none is.
+  // A process that claims to end with its connection is watched until so long after the connection's end. 0: none is.
   std::chrono::milliseconds watch_processes{0};
   std::chrono::milliseconds patience = std::chrono::seconds(5);       // for first bytes, and for a limit
   std::chrono::milliseconds user_timeout = std::chrono::seconds(15);  // TCP_USER_TIMEOUT
@@ -56,11 +56,11 @@ struct AcceptorOptions {
 
 class Acceptor {
  public:
-  // Takes `fd` over, which is open, does not block and has unread bytes. Several at once; may take its time, and must
-  // return when the connection is cut.
+  // Takes over `fd`, which is open, non-blocking and has unread bytes. Several threads call this at once; a call may
+  // last, and must return when the connection is cut.
   using HandOver = std::function<void(int fd, int listener_fd, const Connection& connection)>;
 
-  // Listens: callers wait in the kernel's queue until Start. FailedPrecondition, in one line.
+  // Listens: callers wait in the kernel's queue until Start. An error is FailedPrecondition, its message one line.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Open(AcceptorOptions options);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
@@ -77,7 +77,7 @@ class Acceptor {
   size_t connections() const { return inside_count_.load(std::memory_order_relaxed); }
 
   // A call's connection, by grpc::ServerContext::peer(). Null: its connection is gone, or never came through this
-  // acceptor. With credentials for unix sockets only.
+  // acceptor. Only the connection of a unix socket has credentials.
   std::shared_ptr<Connection> PeerOf(std::string_view grpc_peer) const { return peers_.Find(grpc_peer); }
 
   // Null: no process is watched.
@@ -96,10 +96,10 @@ class Acceptor {
     Clock::time_point deadline;
     bool has_spoken = false;  // its first bytes are right
   };
-  // One that is.
+  // A connection that is.
   struct Inside {
     std::shared_ptr<Connection> connection;
-    std::string name;    // that gRPC gives it
+    std::string name;    // gRPC's name for it
     int number = -1;     // of a unix connection
     size_t sampled = 0;  // its place in sampled_
   };

@@ -29,11 +29,11 @@ namespace distlock::core {
 
 struct Claim {
   std::unique_ptr<Waiter> waiter;           // null: it does not ask
-  std::unique_ptr<Lease> lease;             // null: it is renewed for no stream and no bundle
+  std::unique_ptr<Lease> lease;             // null: no lease of it is renewed here
   std::unique_ptr<PendingRelease> release;  // null: nothing of it is being given back
-  // A grant that was made here and is not renewed here: of a detached lease, or of one that is left to expire. While it
-  // may last, a second message about it is no reason to release it. The store may keep it until `left_until`; its
-  // client may believe in it until `promised_until`.
+  // Of a grant that this broker knows and does not renew: a detached lease, or one that is left to its ttl. The store
+  // may keep it until `left_until`, and until then a second message about it is no reason to release it. Its client may
+  // believe in it until `promised_until`.
   Instant left_until{};
   Instant promised_until{};
   uint32_t bundles = 0;    // bundles that take, or have taken, a lock for it
@@ -44,9 +44,9 @@ class Claims {
  public:
   explicit Claims(CoreContext& core) : core_(core) {}
 
-  // Whether a record here answers for what the store may have of the owner. Of a repeatable owner another broker may.
+  // Whether a record accounts for what the store may have of the owner: one here, or for a repeatable owner elsewhere.
   bool IsKnown(const OwnerId& owner);
-  // Whether an answer on its way may still give the owner a lock, or its client may believe in one that is not renewed
+  // Whether a request or release of the owner is under way here, or its client may believe in a lock that is not renewed
   // here.
   bool MayChange(const OwnerId& owner) const;
   // All records of one kind: `of` is a member of Claim.
@@ -63,7 +63,7 @@ class Claims {
   Waiter& Ask(std::unique_ptr<Waiter> waiter);
   void EndAsking(OwnerId owner);
   Waiter* WaiterOf(const OwnerId& owner) const;  // null: it does not ask
-  // The waiter of another try of the same request. Null: no other try asks.
+  // The waiter of another try of the owner's request; null: there is none.
   Waiter* OtherTry(const OwnerId& owner) const;
   size_t waiters() const { return waiters_; }
 

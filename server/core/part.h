@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part of the broker core: it owns records, whose deadlines and whose commands' answers come to it. Adding one
-// touches its own files, broker.h and this diagram: a part is given references to the parts that it calls, and to no
-// others. The layers, from the top; calls go down, or to a neighbour:
+// A part of the broker core owns records, and gets their due deadlines and the answers to its commands. A new part
+// touches its own files, CMakeLists.txt, broker.h and this diagram. A part is given references to the parts that it
+// calls, and to no others. The layers, from the top; calls go down, or to a neighbour:
 //   StreamEnds BrokerDrain                       the end of a stream, and of the broker
 //   Adoptions Downgrades ForceCalls RenewCalls   calls about leases
 //   Bundles                                      several locks, all or nothing
-//   Callers Grants                               requests and their refusals; from the news of a grant to a lease
-//   Waiters Leases                               attempts and places in queues; renewals and ends
-//   Sessions PendingReleases Queues Renewals     promises; what goes back; this broker's queues; batches
+//   Callers Grants                               requests and refusals; a lease for each grant that is heard of
+//   Waiters Leases                               attempts and places in queues; renewals and ends of leases
+//   Sessions PendingReleases Queues Renewals     promises; releases under way; this broker's queues; batches
 //   Claims                                       the records of what the store may have, by owner
-// Watches stands alone. Upwards go five calls: Waiters -> Callers (whose time is up), Waiters -> Grants (an answer
-// grants), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a lock is granted), and Leases -> Bundles by
-// the interface BundleLosses (it is lost). As Part, for deadlines or answers: Sessions -> StreamEnds, Queues -> Grants,
-// Renewals -> Leases. StreamEnds tells each part of the end of a stream, BrokerDrain asks each whether it is idle, and
-// Broker tells Waiters of owners that PendingReleases has released.
+// Watches stands alone. Five calls go up: Waiters -> Callers (a caller's time is up), Waiters -> Grants (an answer is a
+// grant), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a bundle's lock is granted), Leases -> Bundles
+// (it is lost; by BundleLosses). Three know a part above as Part, where their deadlines or answers go: Sessions ->
+// StreamEnds, Queues -> Grants, Renewals -> Leases. StreamEnds tells each part of the end of a stream, BrokerDrain asks
+// each whether it is idle, and Broker tells Waiters of owners that PendingReleases has released.
 //
 // Thread: the shard's.
 #pragma once

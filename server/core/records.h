@@ -82,7 +82,7 @@ struct Lease : PartRecord {
   Duration lock_delay{};
   bool has_min_hold = false;  // the store has it: a release blocks the lock, unless it says otherwise
   Instant granted{};
-  Instant deadline{};           // D
+  Instant deadline{};           // D: see broker.h
   Instant hold_until = kNever;  // max_hold
   Instant next_renew{};
   Instant free_at = kNever;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Callers and their rights: server/access with the policy that is in force. What is read anew is swapped as a whole;
-// calls that are open follow at their next question.
+// Callers and their rights: server/access with the policy that is in force. A policy, tokens or keys that are read anew
+// replace the former ones as a whole; an open call follows at its next check.
 //
 // Thread: any; a Subject belongs to one thread at a time. Outlives every call.
 #pragma once
@@ -50,7 +50,7 @@ struct Subject {
   std::shared_ptr<const access::Rights> rights;
   std::shared_ptr<access::Account> account;  // null: no quota
   uint64_t generation = 0;
-  bool key_is_gone = false;  // that proved who it is
+  bool key_is_gone = false;  // the key of its JSON web token counts no more
 
   // The name for others; "" when nobody is asked.
   std::string identity() const { return caller == nullptr ? "" : caller->name; }
@@ -69,7 +69,7 @@ class Authorizer {
   Authorizer(const Authorizer&) = delete;
   Authorizer& operator=(const Authorizer&) = delete;
 
-  // False: everything is allowed to everybody.
+  // Whether callers are authenticated. False: everything is allowed to everybody.
   bool asks() const { return options_.asks; }
   // True when a policy decides, so that leases of one caller are out of reach of the others.
   bool enforces() const { return options_.asks && !options_.allow_all; }
@@ -80,14 +80,14 @@ class Authorizer {
   void Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr<const access::Tokens> tokens,
                std::shared_ptr<const access::JwtKeys> jwt);
 
-  // The caller of a call that has just arrived; or UNAUTHENTICATED, when a proof is wrong.
+  // Authenticates a call that has just arrived. UNAUTHENTICATED: a proof is wrong.
   std::variant<Subject, v1::Refusal> Arrive(const access::PeerFacts& facts);
-  // The same caller with another proof, as `facts` show it, also beside a client certificate that has ended; also with
-  // allow_all UNAUTHENTICATED, when the proof is wrong, and PERMISSION_DENIED, when it is somebody else's.
+  // Authenticates the caller anew, by the proof in `facts`. Beside a bearer token a client certificate that has ended
+  // does not count. Also with allow_all: UNAUTHENTICATED, when the proof is wrong; PERMISSION_DENIED, when another's.
   std::variant<Subject, v1::Refusal> ArriveAgain(const Subject& subject, access::PeerFacts facts);
   // How long the subject may take new locks by its proof; nullopt: no end is known.
   std::optional<std::chrono::seconds> ProofLeft(const Subject& subject) const;
-  // Somebody who has proven to be this; without quota. For CheckAccess.
+  // For CheckAccess: a subject with these principals, without quota.
   Subject As(std::vector<access::Principal> principals);
   // The subject's rights by the policy of now.
   void Refresh(Subject& subject) {
@@ -98,19 +98,19 @@ class Authorizer {
   std::optional<v1::Refusal> Check(Subject& subject, access::Verb verb, std::string_view ns, std::string_view key) {
     return subject.caller == nullptr ? std::nullopt : CheckLock(subject, verb, ns, key);
   }
-  // A lease that names its lock, but not its mode: any verb that takes the lock.
+  // For a lease_id, which names a lock but no mode: one verb that takes the lock is enough.
   std::optional<v1::Refusal> CheckLease(Subject& subject, const core::LockName& name);
-  // All locks of the namespace (nullopt: of all) whose keys begin so.
+  // For all locks of the namespace (nullopt: of every namespace) whose keys begin with `prefix`.
   std::optional<v1::Refusal> CheckAll(Subject& subject, access::Verb verb, std::optional<std::string_view> ns,
                                       std::string_view prefix);
   std::optional<v1::Refusal> CheckBroker(Subject& subject, access::Verb verb);
   // UNAUTHENTICATED for a caller whose proof has ended since it came, so that it is shown nothing more.
   std::optional<v1::Refusal> CheckWatches(Subject& subject);
-  // Some lock may still be taken. Tells nobody.
+  // PERMISSION_DENIED when the subject may take no lock at all. No AccessEvent.
   std::optional<v1::Refusal> CheckTakesAny(Subject& subject);
 
-  // As Check, of a lock that a request names. UNAUTHENTICATED, too, for a caller whose proof has ended since it came:
-  // what it holds it keeps.
+  // Check for a new lock, or one to adopt: AcquireCall, HoldCall and SessionCall use it. UNAUTHENTICATED, too, for a
+  // caller whose proof has ended since it came; the leases that the caller has are renewed.
   std::optional<v1::Refusal> CheckAcquire(Subject& subject, const v1::LockSpec& lock);
 
  private:
@@ -122,7 +122,7 @@ class Authorizer {
   using Answer = std::optional<v1::Refusal>;
 
   Book Present();
-  // The caller whom the facts prove; a wrong proof is told with the outcome `if_wrong`.
+  // The caller whom the facts prove; a wrong proof is an AccessEvent of the outcome `if_wrong`.
   std::variant<access::Caller, v1::Refusal> Prove(const access::PeerFacts& facts, AccessOutcome if_wrong);
   Subject SubjectOf(access::Caller caller);
   Answer CheckLock(Subject& subject, access::Verb verb, std::string_view ns, std::string_view key);
