@@ -4,8 +4,8 @@
 // 1. accept4, at most 16 in a row from one listener. Without a free descriptor, the reserve one is closed, one
 //    connection is accepted and dropped, and the reserve is opened again.
 // 2. Over limit max-connections, or over the limit of its peer (server/peer): dropped at once.
-// 3. The acceptor peeks at the first bytes. A connection is dropped unless it sends the preface of HTTP/2 within 5 s,
-//    or where TLS is on the beginning of a handshake.
+// 3. The acceptor peeks at the first bytes. A connection is dropped unless it sends the preface of HTTP/2, or where TLS
+//    is on the beginning of a handshake, within 5 s.
 // 4. Over the rate limits of new connections and handshakes a connection waits, for at most 5 s.
 // 5. Another thread hands the connection over. The acceptor keeps a duplicate, which wakes it when the connection ends.
 //

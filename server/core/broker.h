@@ -14,8 +14,8 @@
 // Invariants:
 //  1. A recipient gets exactly one final answer per request: Refused, or Granted and later at most one of Released,
 //     Lost and, when a Cancel crossed the grant, Refused(kCancelled).
-//  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise
-//     lasts.
+//  2. A promise never passes the lease's deadline D = sent + ttl - margin (the broker's deadline in proto/promises.md);
+//     nothing is freed early while a promise lasts.
 //  3. Whatever may exist in the store without a record here is a pending release until the store has confirmed it.
 //  4. No lease is renewed, and no grant accepted, at or after its D.
 #pragma once

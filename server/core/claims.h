@@ -46,8 +46,8 @@ class Claims {
 
   // Whether a record accounts for what the store may have of the owner: one here, or for a repeatable owner elsewhere.
   bool IsKnown(const OwnerId& owner);
-  // Whether a request or release of the owner is under way here, or its client may believe in a lock that is not renewed
-  // here.
+  // Whether a request or release of the owner is under way here, or its client may believe in a lock that this broker
+  // does not renew.
   bool MayChange(const OwnerId& owner) const;
   // All records of one kind: `of` is a member of Claim.
   template <typename Record, typename Look>
