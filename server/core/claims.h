@@ -31,9 +31,9 @@ struct Claim {
   std::unique_ptr<Waiter> waiter;           // null: it does not ask
   std::unique_ptr<Lease> lease;             // null: no lease of it is renewed here
   std::unique_ptr<PendingRelease> release;  // null: nothing of it is being given back
-  // Of a grant that this broker knows and does not renew: a detached lease, or one that is left to its ttl. The store
-  // may keep it until `left_until`, and until then a second message about it is no reason to release it. Its client may
-  // believe in it until `promised_until`.
+  // A grant that this broker knows and does not renew is of a detached lease, or of one that is left to its ttl. The
+  // store may keep it until `left_until`; until then a second message about it is no reason to release it. Its client
+  // may believe in it until `promised_until`.
   Instant left_until{};
   Instant promised_until{};
   uint32_t bundles = 0;    // bundles that take, or have taken, a lock for it
