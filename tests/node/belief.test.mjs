@@ -305,7 +305,7 @@ says('A renewal failed. The lease is still held, and the broker keeps trying.', 
   assert.match(hold.lease.message, /the store is slow/);
 });
 
-says('while a heartbeat is unanswered and half of what the lease had left when it was sent is gone',
+says('while a heartbeat is unanswered and half of what the lease had left when the heartbeat was sent is gone',
   'a silent broker puts leases at risk before they lapse', () => {
     const stage = new Stage();
     const [hold, short] = [stage.hold(), stage.hold('short', {validFor: 1.5})];

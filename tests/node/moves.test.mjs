@@ -307,7 +307,7 @@ says('Not with ON_DISCONNECT_RELEASE: that broker frees the lock at once.', 'res
   assert.equal(hold.lost, 1);
 });
 
-says('When to move, if the broker that has the lease tells `adopt`, too', 'a broker without adopt', () => {
+says('if the features of the broker that has the lease contain `adopt`, too', 'a broker without adopt', () => {
   const stage = new Stage({features: []});
   const hold = stage.hold('k', {resume: true});
   stage.breaks();

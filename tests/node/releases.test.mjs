@@ -7,8 +7,8 @@ import {says} from './contract.mjs';
 import {Drained, of, Stage} from './stage.mjs';
 
 for (const [here, there] of [['RELEASED', 'ALREADY_GONE'], ['ALREADY_GONE', 'RELEASED']]) {
-  says("Send ReleaseLease in both sessions: by the acquire's id in the former, which drains, "
-       + "by the adoption's in the new one.",
+  says("Send ReleaseLease in both sessions: by the adoption's id in the new one, "
+       + "by the acquire's id in the former.",
     `a release during the move goes to both: ${here}, ${there}`, () => {
       const stage = new Drained();
       const [told, acquired] = [[], stage.held.id];
@@ -24,7 +24,7 @@ for (const [here, there] of [['RELEASED', 'ALREADY_GONE'], ['ALREADY_GONE', 'REL
     });
 }
 
-says('A former session whose broker does not drain is told the lease_id instead',
+says("When the former one's broker does not drain, name the lease_id there instead",
   'a release while what is shown of the lease changes', () => {
     for (const end of ['released', 'lapsed']) {
       const [stage, told] = [new Stage(), []];
@@ -38,7 +38,7 @@ says('A former session whose broker does not drain is told the lease_id instead'
     }
   });
 
-says('The same, with `lapsed`, for one that is lost meanwhile.', 'a lease that ended between two sessions', () => {
+says('with `lapsed`, for a lease that is lost meanwhile.', 'a lease that ended between two sessions', () => {
   const stage = new Stage();
   const hold = stage.hold('k', {resume: true});
   stage.breaks();

@@ -230,7 +230,7 @@ test('no broker at all', () => {
   assert.match(hold.answers[0].message, /DISTLOCK_SERVER/);
 });
 
-says('By default one try looks for 1 s, a wait with an end for all of it, another one for 10 s',
+says('By default one try looks for 1 s, a wait with an end for all of its time, one without for 10 s',
   'for how long a broker is looked for', () => {
     const stage = new Stage({opened: false, unreachableAfter: null});
     const [tries, bounded, hold] = [stage.acquire('k', {wait: 0}), stage.acquire('k', {wait: 30}), stage.acquire()];

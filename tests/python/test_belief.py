@@ -253,7 +253,7 @@ def test_at_risk_and_renewed():
     assert hold.lease.cause == "EXPIRED" and "the store is slow" in hold.lease.message
 
 
-@says("while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+@says("while a heartbeat is unanswered and half of what the lease had left when the heartbeat was sent is gone")
 def test_a_silent_broker_puts_leases_at_risk_before_they_lapse():
     stage = Stage()
     hold = stage.hold()
@@ -267,7 +267,7 @@ def test_a_silent_broker_puts_leases_at_risk_before_they_lapse():
     assert hold.held and not stage.at_risk(hold)
 
 
-@says("while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+@says("while a heartbeat is unanswered and half of what the lease had left when the heartbeat was sent is gone")
 def test_the_heartbeats_of_a_short_lease_put_no_other_lease_at_risk():
     stage = Stage()
     other = stage.hold("other")
@@ -279,7 +279,7 @@ def test_the_heartbeats_of_a_short_lease_put_no_other_lease_at_risk():
     assert beats >= 1
 
 
-@says("while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+@says("while a heartbeat is unanswered and half of what the lease had left when the heartbeat was sent is gone")
 def test_a_short_lease_is_at_risk_in_time():
     stage = Stage()
     hold, long = stage.hold("k", valid_for=1), stage.hold("long")

@@ -305,8 +305,8 @@ def test_a_reentrant_acquire_waits_for_the_move():
     assert again.held
 
 
-@says("Send ReleaseLease in both sessions: by the acquire's id in the former, which drains, "
-      "by the adoption's in the new one.")
+@says("Send ReleaseLease in both sessions: by the adoption's id in the new one, "
+      "by the acquire's id in the former.")
 @pytest.mark.parametrize("here, there, outcome", [
     (wire.RELEASE_OUTCOME_RELEASED, wire.RELEASE_OUTCOME_ALREADY_GONE, Outcome.RELEASED),
     (wire.RELEASE_OUTCOME_ALREADY_GONE, wire.RELEASE_OUTCOME_RELEASED, Outcome.RELEASED)])
@@ -325,7 +325,7 @@ def test_a_release_during_the_move_goes_to_both(here, there, outcome):
     assert told == [outcome]
 
 
-@says("A former session whose broker does not drain is told the lease_id instead")
+@says("When the former one's broker does not drain, name the lease_id there instead")
 def test_a_release_while_what_is_shown_changes():
     stage, told = Stage(), []
     hold = stage.hold(lease_id="old")
@@ -359,7 +359,7 @@ def test_resume_has_no_effect_with_release_on_disconnect():
     assert hold.lost == 1
 
 
-@says("When to move, if the broker that has the lease tells `adopt`, too")
+@says("When to move, if the features of the broker that has the lease contain `adopt`, too")
 def test_a_broker_without_adopt_has_leases_that_stay():
     stage = Stage(features=())
     hold = stage.hold(resume=True)
@@ -367,7 +367,7 @@ def test_a_broker_without_adopt_has_leases_that_stay():
     assert hold.lost == 1
 
 
-@says("The same, with `lapsed`, for one that is lost meanwhile.")
+@says("Do the same, with `lapsed`, for a lease that is lost meanwhile.")
 def test_a_lease_that_ended_between_two_sessions_is_freed_by_the_next():
     stage = Stage()
     hold = stage.hold(resume=True)

@@ -267,7 +267,7 @@ def test_no_broker_at_all():
     assert hold.refused == "UNREACHABLE" and "DISTLOCK_SERVER" in hold.answers[0].message
 
 
-@says("By default one try looks for 1 s, a wait with an end for all of it, another one for 10 s")
+@says("By default one try looks for 1 s, a wait with an end for all of its time, one without for 10 s")
 def test_for_how_long_a_broker_is_looked_for():
     stage = Stage(opened=False, unreachable_after=None)
     tries, bounded, hold = stage.acquire(wait=0), stage.acquire(wait=30), stage.acquire()

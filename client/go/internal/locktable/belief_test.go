@@ -226,7 +226,7 @@ func TestPromisesBeyondAllBoundsAreCut(t *testing.T) {
 }
 
 func TestASilentBrokerPutsLeasesAtRiskBeforeTheyLapse(t *testing.T) {
-	says(t, "while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+	says(t, "while a heartbeat is unanswered and half of what the lease had left when the heartbeat was sent is gone")
 	s := opened(t)
 	h, short := s.hold(key("k"), nil), s.hold(key("short"), validFor(1500*time.Millisecond))
 	s.tick(second) // a heartbeat, which nobody answers

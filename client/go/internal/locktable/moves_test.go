@@ -377,8 +377,8 @@ func TestAReentrantAcquireWaitsForTheMove(t *testing.T) {
 }
 
 func TestAReleaseDuringTheMoveGoesToBoth(t *testing.T) {
-	says(t, "Send ReleaseLease in both sessions: by the acquire's id in the former, which drains,"+
-		" by the adoption's in the new one.")
+	says(t, "Send ReleaseLease in both sessions: by the adoption's id in the new one,"+
+		" by the acquire's id in the former.")
 	const released, gone = pb.ReleaseOutcome_RELEASE_OUTCOME_RELEASED, pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE
 	for _, outcomes := range [][2]pb.ReleaseOutcome{{released, gone}, {gone, released}} {
 		d := newDrained(t, key("k"))

@@ -37,7 +37,7 @@ func TestResumeHasNoEffectWithReleaseOnDisconnect(t *testing.T) {
 }
 
 func TestABrokerWithoutAdoptHasLeasesThatStay(t *testing.T) {
-	says(t, "When to move, if the broker that has the lease tells `adopt`, too")
+	says(t, "When to move, if the features of the broker that has the lease contain `adopt`, too")
 	s := newStage(t, 1)
 	s.start()
 	s.open("permit")
@@ -47,7 +47,7 @@ func TestABrokerWithoutAdoptHasLeasesThatStay(t *testing.T) {
 }
 
 func TestALeaseThatEndedBetweenTwoSessionsIsFreedByTheNext(t *testing.T) {
-	says(t, "The same, with `lapsed`, for one that is lost meanwhile.")
+	says(t, "Do the same, with `lapsed`, for a lease that is lost meanwhile.")
 	s := opened(t)
 	h := s.hold(&pb.LockSpec{Key: "k", Resume: true}, nil)
 	s.breaks(s.table.Link())
@@ -151,7 +151,7 @@ func TestWhatIsShownOfALeaseChanges(t *testing.T) {
 }
 
 func TestAReleaseDuringAChangeNamesTheLeaseByItsID(t *testing.T) {
-	says(t, "A former session whose broker does not drain is told the lease_id instead")
+	says(t, "When the former one's broker does not drain, name the lease_id there instead")
 	s := opened(t)
 	h := s.hold(key("k"), &pb.Grant{LeaseId: "before"})
 	var told []*Refusal

@@ -355,7 +355,7 @@ func TestTenThousandLocks(t *testing.T) {
 }
 
 func TestForHowLongABrokerIsLookedFor(t *testing.T) {
-	says(t, "By default one try looks for 1 s, a wait with an end for all of it, another one for 10 s")
+	says(t, "By default one try looks for 1 s, a wait with an end for all of its time, one without for 10 s")
 	s := newStage(t, 1)
 	s.table.config.UnreachableAfter = 0
 	s.start()
