@@ -255,7 +255,7 @@ TEST(TokenFile, IsReadAtTheStartAndNamedWhenItCannotBe) {
     }
     return "none";
   };
-  EXPECT_THAT(fault("unix:///tmp/nobody.sock"), testing::HasSubstr("token_file: '/no/such/token'"));
+  EXPECT_THAT(fault("unix:///tmp/nobody.sock"), ::testing::HasSubstr("token_file: '/no/such/token'"));
   EXPECT_EQ(fault("192.0.2.1:1"), "none") << "in plain text a token leaves this machine for nobody";
 }
 

@@ -226,7 +226,8 @@ Refusal ToRefusal(const grpc::Status& status) {
 
 bool IsPermanent(RefusalReason reason) {
   return reason == RefusalReason::kUnauthenticated || reason == RefusalReason::kPermissionDenied ||
-         reason == RefusalReason::kInvalidArgument || reason == RefusalReason::kNotSupported;
+         reason == RefusalReason::kInvalidArgument || reason == RefusalReason::kNotSupported ||
+         reason == RefusalReason::kForeignKey;
 }
 
 }  // namespace distlock::internal

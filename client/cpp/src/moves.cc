@@ -15,9 +15,7 @@ constexpr int64_t kRetryPause = 100'000'000;
 constexpr int64_t kLongestRetryPause = 500'000'000;
 
 // Whether an adoption that was refused so may succeed later, and after which pause.
-bool MayPass(RefusalReason reason) {
-  return !IsPermanent(reason) && reason != RefusalReason::kNotHolder && reason != RefusalReason::kForeignKey;
-}
+bool MayPass(RefusalReason reason) { return !IsPermanent(reason) && reason != RefusalReason::kNotHolder; }
 int64_t PauseOf(const Refusal& refusal) {
   return std::clamp(refusal.retry_after.value_or(Duration::zero()).count(), kRetryPause, kLongestRetryPause);
 }

@@ -58,8 +58,8 @@ Names ReleaseNames() {
 }
 
 Names LostNames() {
-  static constexpr std::array<std::string_view, core::kLostReasonCount> kNames = {"EXPIRED", "TAKEN", "FORCED",
-                                                                                  "MAX_HOLD", "DRAINED"};
+  static constexpr std::array<std::string_view, core::kLostReasonCount> kNames = {"EXPIRED",  "TAKEN",   "FORCED",
+                                                                                  "MAX_HOLD", "DRAINED", "MOVED"};
   return kNames;
 }
 

@@ -21,9 +21,9 @@ struct Spread {
 struct Summary {
   int64_t records = 0;
   int64_t lasted = 0;
-  int64_t grants = 0;                  // that clients received
-  int64_t releases = 0;                // confirmed
-  std::array<int64_t, 16> refusals{};  // by core::RefusalReason
+  int64_t grants = 0;                                         // that clients received
+  int64_t releases = 0;                                       // confirmed
+  std::array<int64_t, core::kRefusalReasonCount> refusals{};  // by core::RefusalReason
   int64_t losses = 0;
   int64_t false_losses = 0;  // without a fault that explains them
   int64_t writes = 0;        // accepted
