@@ -67,8 +67,8 @@ const char* WhomToAsk(const core::HolderList& holders) {
 std::string TimeoutMessage(const core::Refused& refused, const std::string& lock) {
   const std::string by = HeldBy(refused.holders);
   return absl::StrCat(lock, " was not free within max_wait (waited ", Show(refused.waited),
-                      "): ", by.empty() ? "not granted" : by, QueueNote(refused.queue_length),
-                      "; wait longer", WhomToAsk(refused.holders));
+                      "): ", by.empty() ? "not granted" : by, QueueNote(refused.queue_length), "; wait longer",
+                      WhomToAsk(refused.holders));
 }
 
 std::string Because(const std::string& cause) { return cause.empty() ? "" : absl::StrCat(": ", CleanText(cause)); }

@@ -79,7 +79,7 @@ struct Frontend {
   KnownCallers known_callers;
   std::function<std::string()> store_id;  // of BrokerFacts; may be empty
   std::function<bool()> store_held_off;   // SessionOpened.store_held_off; may be empty
-  acceptor::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
+  acceptor::Deaths* deaths = nullptr;     // set before the first call; null: no process is watched
 
   // For contract::RequestOf.
   std::string OwnerIdentity(const Subject& subject) const { return authorizer.enforces() ? subject.identity() : ""; }

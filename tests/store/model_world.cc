@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "redis/redis_model.h"
+#include "simulation/network.h"
+#include "simulation/replica_set.h"
 #include "store/redlock/redlock_store.h"
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
-#include "simulation/network.h"
-#include "simulation/replica_set.h"
 
 namespace distlock::store {
 namespace {
