@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/types.h"
 #include "history/history.h"
 
 namespace distlock::sim {
