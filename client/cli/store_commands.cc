@@ -3,13 +3,13 @@
 // quorum-init and store: maintenance of a store as a whole. A running broker does it, so that this program needs
 // neither the store nor its password.
 #include <absl/strings/str_cat.h>
+#include <distlock/admin.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "commands.h"
 #include "exit_code.h"
-#include "store_calls.h"
 
 namespace distlock::cli {
 namespace {
@@ -26,7 +26,7 @@ int Finish(const Context& context, const Result<std::string>& problem, const std
 int Upgrade(const Context& context, int32_t to) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
-  return Finish(context, UpgradeStore(context, *client, to), absl::StrCat("brokers write the store in schema ", to),
+  return Finish(context, Admin(*client).UpgradeStore(to), absl::StrCat("brokers write the store in schema ", to),
                 Json{{"event", "store_upgraded"}, {"schema", to}});
 }
 
@@ -38,7 +38,7 @@ int Init(const Context& context, bool all_brokers_stopped) {
   }
   const auto [client, failed] = Open(context);
   if (!client) return failed;
-  return Finish(context, InitQuorum(context, *client, all_brokers_stopped),
+  return Finish(context, Admin(*client).InitQuorum(all_brokers_stopped),
                 "the servers of this broker are one quorum; it serves when its hold-off is over",
                 Json{{"event", "quorum_made"}});
 }

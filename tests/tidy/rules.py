@@ -104,8 +104,6 @@ MAY_INCLUDE = {
     "server/main": (set(SERVER_ROOMS) | {"rpc/authorizer", "store/embedded", "store/open_store"}, ("hiredis",)),
     # A program on the client library, with no stubs of its own.
     "client/cli": (set(), STUBS + ("hiredis", "uv.h")),
-    # Calls that the library does not have.
-    "client/cli/store_calls": (set(), ("hiredis", "uv.h")),
     # A policy means the same with and without a broker.
     "client/cli/access_commands": ({"access"}, STUBS + ("hiredis", "uv.h")),
     "client": (set(), ("hiredis", "uv.h")),

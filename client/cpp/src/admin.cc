@@ -17,6 +17,8 @@ using internal::Lookups;
 
 // The broker answers when the last promise to the holders has ended.
 constexpr Duration kForcePatience = std::chrono::seconds(30);
+// A broker looks at its servers twice, each time for its --store-timeout, which may be as long as a minute.
+constexpr Duration kChangePatience = std::chrono::minutes(3);
 constexpr Duration kBetweenLooks = std::chrono::milliseconds(200);
 
 StoreNodeState ToState(v1::StoreNodeState state) {
@@ -189,6 +191,26 @@ Result<std::vector<ReloadedUnit>> Admin::Reload() {
         {.unit = unit.unit(), .reloaded = unit.outcome() == v1::RELOAD_OUTCOME_RELOADED, .problem = unit.problem()});
   }
   return units;
+}
+
+Result<std::string> Admin::UpgradeStore(int32_t to) {
+  v1::UpgradeStoreRequest request;
+  request.set_to(to);
+  const auto answer = internal::Call<v1::UpgradeStoreResponse>(
+      *core_, [](Lookups::Connection& at, auto&&... args) { return at.admin->UpgradeStore(args...); }, request,
+      kChangePatience);
+  if (!answer.ok()) return answer.refusal();
+  return answer->problem();
+}
+
+Result<std::string> Admin::InitQuorum(bool all_brokers_stopped) {
+  v1::InitQuorumRequest request;
+  request.set_all_brokers_stopped(all_brokers_stopped);
+  const auto answer = internal::Call<v1::InitQuorumResponse>(
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.admin->InitQuorum(args...); }, request,
+      kChangePatience);
+  if (!answer.ok()) return answer.refusal();
+  return answer->problem();
 }
 
 }  // namespace distlock

@@ -164,6 +164,12 @@ class Admin {
   // Has the broker read its policy, tokens and keys again, and says what came of each.
   Result<std::vector<ReloadedUnit>> Reload();
 
+  // Changes of the store as a whole, which the first broker of the address that answers makes. The answer says why
+  // nothing was changed, and what to do next; "": it is done. Three minutes are allowed. kUnreachable with an empty
+  // cause: the outcome is not known; repeating them is harmless.
+  Result<std::string> UpgradeStore(int32_t to);  // the schema to write from now on
+  Result<std::string> InitQuorum(bool all_brokers_stopped = false);
+
  private:
   std::shared_ptr<internal::Core> core_;
 };
