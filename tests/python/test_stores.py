@@ -39,3 +39,4 @@ def test_a_lease_does_not_move_to_another_store():
     stage.wait(3.1)
     stage.do("tick")
     assert not hold.held and hold.lost == 1 and hold.lease.cause != "TAKEN"
+    assert not {"adopt", "release"} & set(stage.names()), "its ttl ends what is left of it"

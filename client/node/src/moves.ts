@@ -55,11 +55,12 @@ export abstract class MovingTable extends TableBase {
       if (lease.link === link && lease.change === undefined) continue;
       this.moving ||= lease.link !== link;
       if (!ready || !this.mayMove(lease)) continue;
-      if (lease.store !== '' && link.store !== '' && lease.store !== link.store) this.tellDrained(lease, now);
+      if (this.isElsewhere(lease)) this.tellDrained(lease, now);
       else if (link.adopts) this.move(this.holdsOf(lease), link, now);
       else this.stay(lease, now);
     }
     for (const back of ready ? this.leftovers.splice(0) : []) {
+      if (this.isElsewhere(back.lease)) continue; // its ttl ends it
       if (!link.adopts) {
         this.sendRelease(link, 0, back, back.lease.leaseId);
         continue;
@@ -69,6 +70,11 @@ export abstract class MovingTable extends TableBase {
       this.sendRelease(link, id, back);
     }
     this.sendHeldBack(now);
+  }
+
+  /** The present broker has another store, where nobody has heard of the lease. */
+  private isElsewhere(lease: Lease): boolean {
+    return lease.store !== '' && this.link.store !== '' && lease.store !== this.link.store;
   }
 
   private mayMove(lease: Lease): boolean {

@@ -62,7 +62,7 @@ class MovingTable(TableBase):
             if not ready or lease.stays or self.adopter(lease) is not None or (
                     lease.link is not None and (lease.link.leaving or not lease.link.adopts)):
                 continue
-            if lease.store and link.store and lease.store != link.store:  # nobody there has heard of it
+            if self._elsewhere(lease, link):
                 self.tell_drained(lease, now, fx)
             elif link.adopts:
                 groups.setdefault(lease.grant, []).append(lease)
@@ -73,6 +73,11 @@ class MovingTable(TableBase):
         if ready:
             self._free_leftovers(link)
         self.send_held_back(now, fx)
+
+    @staticmethod
+    def _elsewhere(lease: Lease, link: Link) -> bool:
+        """The broker of this link has another store, where nobody has heard of the lease."""
+        return bool(lease.store and link.store and lease.store != link.store)
 
     @staticmethod
     def _adopt(lease: Lease, key: str, holds: int) -> wire.AdoptLease:
@@ -102,6 +107,8 @@ class MovingTable(TableBase):
         one that is refused matters only when it may succeed later, and its release then finds nothing."""
         left, self.leftovers = self.leftovers, []
         for back in left:
+            if self._elsewhere(back.lease, link):
+                continue  # its ttl ends it
             if link.adopts:
                 adopted = self.ask(link, functools.partial(self._not_left, back),
                                    adopt=self._adopt(back.lease, back.key, 1))

@@ -59,7 +59,7 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 		t.moving = t.moving || lease.link != link
 		switch {
 		case !ready || lease.stays || t.adopter(lease) != nil || (lease.link != nil && !lease.link.movable()):
-		case lease.store != "" && link.store != "" && lease.store != link.store: // nobody there has heard of it
+		case lease.elsewhere(link):
 			t.tellDrained(lease, now, fx)
 		case !link.adopts:
 			t.stay(lease, now, fx)
@@ -73,6 +73,11 @@ func (t *Table) sendMoves(now time.Duration, fx *Effects) {
 		t.freeLeftovers(link)
 	}
 	t.sendHeldBack(now, fx)
+}
+
+// elsewhere: the broker of this link has another store, where nobody has heard of the lease.
+func (l *Lease) elsewhere(link *Link) bool {
+	return l.store != "" && link.store != "" && l.store != link.store
 }
 
 func adopt(lease *Lease, key string, holds int) *pb.SessionCommand {
@@ -123,6 +128,9 @@ func (t *Table) freeLeftovers(link *Link) {
 	left := t.leftovers
 	t.leftovers = nil
 	for _, back := range left {
+		if back.lease.elsewhere(link) {
+			continue // its ttl ends it
+		}
 		if !link.adopts {
 			t.sendRelease(link, 0, back)
 			continue

@@ -22,7 +22,8 @@ func TestALeaseDoesNotMoveToAnotherStore(t *testing.T) {
 		s.drain()
 		s.start()
 		open(stores[1])
-		adopts := slices.ContainsFunc(s.sent(), func(one *pb.SessionCommand) bool { return one.GetAdopt() != nil })
+		asks := func(one *pb.SessionCommand) bool { return one.GetAdopt() != nil || one.GetRelease() != nil }
+		adopts := slices.ContainsFunc(s.sent(), asks)
 		if stores != [2]string{"one", "two"} {
 			s.check(adopts && len(s.draining) == 0, "it moves")
 			continue
@@ -30,7 +31,8 @@ func TestALeaseDoesNotMoveToAnotherStore(t *testing.T) {
 		s.check(!adopts && len(s.draining) == 1, "the program is told, and nothing moves")
 		s.breaks(former)
 		s.check(lock.held() && lock.lost == 0, "the promise counts to its end")
-		s.tick(4 * second)
+		left := s.tick(4 * second)
 		s.check(!lock.held() && lock.lost == 1, "the promise has ended")
+		s.check(!slices.ContainsFunc(append(left, s.sent()...), asks), "nor is what is left of it")
 	}
 }

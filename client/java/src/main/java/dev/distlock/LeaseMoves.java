@@ -57,7 +57,7 @@ abstract class LeaseMoves extends LeaseTable {
       moving = true;
       boolean bound = lease.stays || adopter(lease) != null || lease.link != null && !lease.link.movable();
       if (!ready || bound) continue;
-      if (!lease.store.isEmpty() && !link.store.isEmpty() && !lease.store.equals(link.store)) {
+      if (isElsewhere(lease, link)) {
         tellDrained(lease);  // nobody there has heard of it
       } else if (!link.adopts) {
         stay(lease);
@@ -75,6 +75,11 @@ abstract class LeaseMoves extends LeaseTable {
   private static SessionCommand.Builder adopt(Lease lease, String key, int holds) {
     return SessionCommand.newBuilder().setAdopt(AdoptLease.newBuilder()
         .setLeaseId(lease.leaseId).setLock(lease.asHeld()).setRequestId(key).setHoldCount(holds));
+  }
+
+  /** The broker of this link has another store, where nobody has heard of the lease. */
+  private static boolean isElsewhere(Lease lease, Link link) {
+    return !lease.store.isEmpty() && !link.store.isEmpty() && !lease.store.equals(link.store);
   }
 
   /** Has the holds of one reentrant lease, or another lease, adopted. */
@@ -104,6 +109,7 @@ abstract class LeaseMoves extends LeaseTable {
     List<Giving> left = leftovers;
     leftovers = new ArrayList<>();
     for (Giving back : left) {
+      if (isElsewhere(back.lease, link)) continue;  // its ttl ends it
       if (!link.adopts) {
         ask(new Question(link, reply -> { }), SessionCommand.newBuilder()
             .setRelease(ReleaseLease.newBuilder().setLeaseId(back.lease.leaseId).setLapsed(back.lapsed)));
