@@ -85,6 +85,7 @@ struct Lease {
   Link* link = nullptr;            // the session that has it; null: its former promise is all that is left
   Link* former = nullptr;          // of a waiting one: the session that it has left, until the next one has its place
   bool crossed = false;            // `former` has granted it: to be given back there when the next one has its place
+  std::string store;               // the id of that of the session that had it last; "": not known
   bool stays = false;              // no session can adopt it
   bool downgraded = false;         // it is SHARED now
   bool mode_unsure = false;        // a downgrade has failed, or perhaps not

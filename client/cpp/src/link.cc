@@ -32,6 +32,7 @@ void Link::OnOpened(const v1::SessionOpened& with, int64_t now_ns) {
   opened = true;
   adopts = can("adopt");
   authenticates = can("authenticate");
+  store = with.store_id();
   if (with.max_message_bytes() > 0) message_bytes = static_cast<size_t>(with.max_message_bytes());
   if (with.max_unanswered() > 0) most_ahead = static_cast<size_t>(with.max_unanswered());
   validity_ns = ToNs(with.validity()) > 0 ? ToNs(with.validity()) : kDefaultValidity;

@@ -53,6 +53,7 @@ struct Link {
   int64_t interval_ns = kNever;
   int64_t heartbeat_at_ns = kNever;
   int64_t drained_at_ns = kNever;
+  std::string store;                 // the id of the broker's store; "": not known
   std::optional<std::string> shown;  // the last proof that the broker was shown, and has not refused
   size_t message_bytes = wire::kMostMessageBytes;
   size_t most_ahead = 256;

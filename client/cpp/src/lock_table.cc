@@ -184,6 +184,7 @@ void LockTable::OnGranted(Link& link, int64_t id, const v1::Grant& grant, int64_
   const int64_t deadline_ns = link.session.DeadlineOf(grant.echo_seq(), ToNs(grant.valid_for()));
   lease->deadline_ns.store(deadline_ns, std::memory_order_release);
   lease->phase = Lease::Phase::kGranted;
+  lease->store = link.store;
   link.BeatForGrant(deadline_ns, now_ns);
   requests_.Deliver(*lease->request, now_ns, fx);
 }

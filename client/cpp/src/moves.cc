@@ -20,6 +20,11 @@ int64_t PauseOf(const Refusal& refusal) {
   return std::clamp(refusal.retry_after.value_or(Duration::zero()).count(), kRetryPause, kLongestRetryPause);
 }
 
+// Whether the broker of this link has another store, where nobody has heard of the lease.
+bool IsElsewhere(const Lease& lease, const Link& link) {
+  return !lease.store.empty() && !link.store.empty() && lease.store != link.store;
+}
+
 void SendAdoption(Link& link, int64_t id, const Lease& lease, const std::string& key, size_t holds) {
   v1::AdoptLease adopt;
   adopt.set_lease_id(lease.names.load()->lease_id);
@@ -120,7 +125,9 @@ void Moves::Send(int64_t now_ns, Effects& fx) {
     held_.moving = held_.moving || !here;
     const bool may_leave = lease->link == nullptr || (lease->link->adopts && !lease->link->leaving);
     if (!ready || lease->stays || lease->to != nullptr || !may_leave) return;
-    if (link.adopts) {
+    if (IsElsewhere(*lease, link)) {
+      TellOfDrain(*lease, now_ns, fx);
+    } else if (link.adopts) {
       groups[HeldLeases::GrantOf(*lease)].push_back(lease);
     } else {
       Stay(lease, now_ns, fx);
@@ -161,6 +168,7 @@ void Moves::Adopt(Link& link, const Leases& holds) {
 // believes in them, so an adoption that is refused matters only when it may succeed later.
 void Moves::FreeLeftovers(Link& link) {
   for (const LeasePtr& lease : std::exchange(held_.leftovers, {})) {
+    if (IsElsewhere(*lease, link)) continue;  // its ttl ends it
     int64_t id = 0;
     if (link.adopts) {
       id = sessions_.TakeIds();
@@ -179,6 +187,7 @@ void Moves::OnAdopted(Link& link, const LeasePtr& lease, const v1::Grant& grant,
   held_.Rename(lease, lease->to_id);
   lease->to = nullptr;
   lease->link = &link;
+  if (!link.store.empty()) lease->store = link.store;
   lease->move_key.clear();
   lease->at_risk.store(false, std::memory_order_relaxed);
   lease->moved.push_front({grant.lease_id(), grant.holder_id()});
@@ -234,8 +243,12 @@ void Moves::Stay(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   lease->stays = true;
   lease->move_key.clear();
   SendDowngrades(lease);
-  if (lease->link == nullptr || lease->link->drained_at_ns == kNever) return;
-  TellDraining(Duration(std::max<int64_t>(std::exchange(lease->link->drained_at_ns, kNever) - now_ns, 0)), fx);
+  TellOfDrain(*lease, now_ns, fx);
+}
+
+void Moves::TellOfDrain(const Lease& lease, int64_t now_ns, Effects& fx) {
+  if (lease.link == nullptr || lease.link->drained_at_ns == kNever) return;
+  TellDraining(Duration(std::max<int64_t>(std::exchange(lease.link->drained_at_ns, kNever) - now_ns, 0)), fx);
 }
 
 bool Moves::Survives(const Lease& lease, int64_t now_ns) const {

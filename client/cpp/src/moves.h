@@ -54,6 +54,8 @@ class Moves {
   void OnNotAdopted(Link& link, const LeasePtr& lease, const Refusal& refusal, int64_t now_ns, Effects& fx);
   void OnShown(Lease& lease, int64_t now_ns, Effects& fx);
   void Stay(const LeasePtr& lease, int64_t now_ns, Effects& fx);
+  // Tells the program, once, that the broker of the lease goes and the lease with it.
+  void TellOfDrain(const Lease& lease, int64_t now_ns, Effects& fx);
   void SendDowngrades(const LeasePtr& lease);
   void OnDowngraded(const Leases& holds, const std::optional<Refusal>& refusal, int64_t now_ns, Effects& fx);
 

@@ -287,7 +287,9 @@ class Driver {
 
 int Main() {
   std::signal(SIGPIPE, SIG_IGN);
-  Print({{"event", "ready"}, {"language", "C++"}, {"features", {"cancel", "fork", "queued", "many", "ordered"}}});
+  Print({{"event", "ready"},
+         {"language", "C++"},
+         {"features", {"cancel", "fork", "queued", "many", "ordered", "stores"}}});
   Driver driver;
   std::string text;
   while (std::getline(std::cin, text)) {

@@ -25,7 +25,7 @@ record Access(Tls tls, boolean isGiven, String token, Path tokenFile) {
   private static final Pattern UNTRUSTED = Pattern.compile("CertPath|PKIX|CertificateExpired|CertificateNotYetValid");
   private static final Pattern OTHER_NAME = Pattern.compile("No subject alternative|No name matching");
   private static final Pattern HANGS_UP =
-      Pattern.compile("Connection reset|Broken pipe|Network closed|ClosedChannel|closed SSLEngine");
+      Pattern.compile("Connection reset|Connection closing|Broken pipe|Network closed|ClosedChannel|closed SSLEngine");
   private static final List<String> SAFE =
       List.of(TLS, "unix:", "127.", "localhost:", "[::1]:", "dns:///127.", "dns:///localhost:");
 
