@@ -54,8 +54,8 @@ class CoreContext {
     Tell(to, std::move(refused));
   }
   template <typename Request>
-  void Refuse(const Request& in, RefusalReason reason, std::string cause) {
-    Refuse({in.session, in.request}, in.name, {.reason = reason, .cause = std::move(cause)});
+  void Refuse(const Request& in, RefusalReason reason, const std::string& cause) {
+    Refuse({in.session, in.request}, in.name, {.reason = reason, .cause = cause});
   }
   template <typename T>
   void Command(T command) {

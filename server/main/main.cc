@@ -194,9 +194,9 @@ rpc::BrokerFacts FactsOf(const StoreSetup& setup, Recorder& recorder, Drainer& d
           .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
           .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); },
           .upgrade_store = [&changes](uint32_t to, const std::string& caller,
-                                      auto changed) { changes.Upgrade(to, caller, std::move(changed)); },
+                                      const auto& changed) { changes.Upgrade(to, caller, changed); },
           .init_quorum = [&changes](bool stopped, const std::string& caller,
-                                    auto changed) { changes.InitQuorum(stopped, caller, std::move(changed)); }};
+                                    const auto& changed) { changes.InitQuorum(stopped, caller, changed); }};
 }
 
 // The parts of the process that need no store.

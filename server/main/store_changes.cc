@@ -48,18 +48,18 @@ StoreChanges::~StoreChanges() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-void StoreChanges::Upgrade(uint32_t to, const std::string& caller, Changed changed) {
-  Run(absl::StrCat("store upgrade to schema ", to), caller, [this, to] { return DoUpgrade(to); }, std::move(changed));
+void StoreChanges::Upgrade(uint32_t to, const std::string& caller, const Changed& changed) {
+  Run(absl::StrCat("store upgrade to schema ", to), caller, [this, to] { return DoUpgrade(to); }, changed);
 }
 
-void StoreChanges::InitQuorum(bool all_brokers_stopped, const std::string& caller, Changed changed) {
+void StoreChanges::InitQuorum(bool all_brokers_stopped, const std::string& caller, const Changed& changed) {
   Run(
       all_brokers_stopped ? "quorum-init, all brokers stopped" : "quorum-init", caller,
-      [this, all_brokers_stopped] { return DoInitQuorum(all_brokers_stopped); }, std::move(changed));
+      [this, all_brokers_stopped] { return DoInitQuorum(all_brokers_stopped); }, changed);
 }
 
 void StoreChanges::Run(const std::string& what, const std::string& caller, std::function<absl::Status()> change,
-                       Changed changed) {
+                       const Changed& changed) {
   if (const absl::Status begun = Begin(what, caller, std::move(change), changed); !begun.ok()) changed(begun);
 }
 

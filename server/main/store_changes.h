@@ -35,12 +35,13 @@ class StoreChanges {
   StoreChanges& operator=(const StoreChanges&) = delete;
 
   // Raises the schema that brokers write. No server is changed unless all of them can be.
-  void Upgrade(uint32_t to, const std::string& caller, Changed changed);
+  void Upgrade(uint32_t to, const std::string& caller, const Changed& changed);
   // Makes the servers of the URL one quorum. A broker that has waited for that opens the store.
-  void InitQuorum(bool all_brokers_stopped, const std::string& caller, Changed changed);
+  void InitQuorum(bool all_brokers_stopped, const std::string& caller, const Changed& changed);
 
  private:
-  void Run(const std::string& what, const std::string& caller, std::function<absl::Status()> change, Changed changed);
+  void Run(const std::string& what, const std::string& caller, std::function<absl::Status()> change,
+           const Changed& changed);
   // Starts it on a thread of its own; an error: it is not started.
   absl::Status Begin(const std::string& what, const std::string& caller, std::function<absl::Status()> change,
                      Changed changed);
