@@ -43,7 +43,7 @@ void Callers::Handle(Acquire& in) {
                           "the command id is in use by another acquire of this session");
     }
     if (std::string why = sessions_.WhyFull(*session, 1); !why.empty()) {
-      return core_.Refuse(in, RefusalReason::kQuotaExceeded, std::move(why));
+      return core_.Refuse(in, RefusalReason::kQuotaExceeded, why);
     }
     if (!in.reentry.empty() && Reenter(*session, in)) return;
     EndOtherTry(in);
