@@ -200,7 +200,7 @@ class OtherSet:
 
 def test_servers_belong_together_until_an_operator_says_otherwise(world):
     sets = OtherSet(world)
-    for server in sets.kept:
+    for server in sets.old.servers:
         server.command("DEL", "dl:set-new")  # as after ten minutes
     code, line = complaint("--redis", sets.old.url, "--quorum-new", *listen(world))
     assert code == CONFIG and "start without --quorum-new" in line, line
