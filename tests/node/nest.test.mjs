@@ -3,7 +3,7 @@
 // Nest: the example on several hosts with a real broker, and the decorator alone.
 import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
-import {mkdirSync, mkdtempSync, rmSync, symlinkSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {after, before, test} from 'node:test';
@@ -24,8 +24,8 @@ before(async () => {
   root = mkdtempSync(join(tmpdir(), 'dlnest'));
   mkdirSync(join(root, 'node_modules'));
   symlinkSync(PACKAGE, join(root, 'node_modules/distlock'));
-  for (const name of ['@nestjs', '@types', 'reflect-metadata', 'rxjs', 'cron', 'undici-types']) {
-    symlinkSync(`${PACKAGE}node_modules/${name}`, join(root, 'node_modules', name));
+  for (const name of readdirSync(`${PACKAGE}node_modules`)) {
+    if (!name.startsWith('.')) symlinkSync(`${PACKAGE}node_modules/${name}`, join(root, 'node_modules', name));
   }
   symlinkSync(`${PACKAGE}examples/nest.mts`, join(root, 'nest.mts'));
   await promisify(execFile)(process.execPath, [`${PACKAGE}node_modules/typescript/bin/tsc`, '--strict', '--target',
