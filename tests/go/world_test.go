@@ -103,6 +103,7 @@ type world struct {
 	t      *testing.T
 	folder string
 	redis  string // its URL
+	store  *process
 }
 
 func newWorld(t *testing.T) *world {
@@ -114,7 +115,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, folder: folder}
 	path := filepath.Join(folder, "redis.sock")
 	w.redis = "unix://" + path
-	w.start("redis", setting("REDIS_SERVER", "redis-server"), "--port", "0", "--unixsocket", path, "--save", "",
+	w.store = w.start("redis", setting("REDIS_SERVER", "redis-server"), "--port", "0", "--unixsocket", path, "--save", "",
 		"--appendonly", "no", "--dir", folder, "--maxmemory-policy", "noeviction")
 	eventually(t, "redis-server answers", func() bool {
 		conn, err := net.Dial("unix", path)
