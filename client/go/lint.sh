@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs gofmt, go vet and staticcheck on the module and on tests/go. The first time it builds the pinned staticcheck from
-# the Go module proxy, into the user's cache.
+# Runs gofmt, go vet and staticcheck on the modules and on tests/go. The first time it builds the pinned staticcheck
+# from the Go module proxy, into the user's cache.
 set -euo pipefail
 readonly STATICCHECK=v0.7.0
 
@@ -14,7 +14,7 @@ if [ ! -e "$tools/complete" ]; then
   (cd / && GOBIN=$tools go install "honnef.co/go/tools/cmd/staticcheck@$STATICCHECK") >&2
   : >"$tools/complete"
 fi
-for module in . ../../tests/go; do
+for module in . gocronlock k8slock k8slock/examples/controller ../../tests/go; do
   (
     cd "$module"
     unformatted=$(gofmt -l .)

@@ -70,7 +70,7 @@ test('without a store no run begins, with one they go on', async context => {
   await only.says('run', runs + 1);
 });
 
-test('the run of a host that dies is done by another, with a greater token', async context => {
+test('when a host dies in its run, another has the next one, with a greater token', async context => {
   const {broker} = await one(context);
   const first = host(context, broker, '60000');
   const [[token]] = await first.says('run');
