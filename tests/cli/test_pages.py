@@ -40,7 +40,7 @@ ELSEWHERE = {  # the test that runs a program as the page does, or what the test
     "README.md": {"pip": WHEEL},
     "client/go/README.md": {"go": "tests/go/CMakeLists.txt"},
     "client/go/gocronlock/README.md": {"go": "tests/go/hosts_test.go"},
-    "client/go/k8slock/README.md": {"go": "tests/go/hosts_test.go"},
+    "client/go/k8slock/README.md": {"go": "tests/deploy/test_controller.py"},
     "client/migration.md": {"consul": FOREIGN},
     "client/node/README.md": {"npm": "client/node/install.sh"},
     "client/node/schedulers.md": {"node": "tests/node/node_cron.test.mjs"},

@@ -116,6 +116,10 @@ class ApiServer:
         status, text, warnings = self._ask("POST", f"{path}?{urllib.parse.urlencode(asked)}", made)
         return warnings if status == 201 else [json.loads(text)["message"]]
 
+    def read(self, path):
+        """An object by its path; {} when there is none."""
+        return json.loads(self._get(path) or "{}")
+
     def make_namespace(self, name, level):
         """With its account, as a controller would make it; `level`: of Pod Security, which is enforced."""
         labels = {f"pod-security.kubernetes.io/{mode}": level for mode in ("enforce", "warn")}
