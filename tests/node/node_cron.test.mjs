@@ -36,6 +36,7 @@ test('a broker that dies ends the run; without a broker no run begins, with one 
   await only.says('run');
   await broker.kill();
   assert.deepEqual((await only.says('failed'))[0], ['LockLostError']);
+  await eventually(() => only.lines.some(line => /onComplete failed LockLostError/.test(line)), 'the loss in the log');
   assert.deepEqual((await only.says('skipped'))[0], ['coordinator-error']);
   const before = only.told('run').length;
   await broker.start();

@@ -40,10 +40,11 @@ func isLost(err error) bool {
 // candidate is a lock with a real elector, until stop. It would take an hour to notice a loss by itself.
 type candidate struct {
 	*Lock
-	leads chan int64  // its tokens
-	told  chan string // the leaders that it is told of
-	ended chan error  // of Elect
-	over  atomic.Bool // the work of the leader
+	leads chan int64    // its tokens
+	told  chan string   // the leaders that it is told of
+	ended chan error    // of Elect
+	over  atomic.Bool   // the work of the leader
+	busy  chan struct{} // the work goes on until this is closed; nil: it ends with its context
 	stop  context.CancelFunc
 }
 
@@ -67,6 +68,9 @@ func (c *candidate) start(t *testing.T) {
 				OnStartedLeading: func(ctx context.Context) {
 					c.leads <- c.Token()
 					<-ctx.Done()
+					if c.busy != nil {
+						<-c.busy
+					}
 					c.over.Store(true)
 				},
 				OnStoppedLeading: func() {},
@@ -97,6 +101,23 @@ func TestTheNextCandidateLeadsWhenTheFirstIsDone(t *testing.T) {
 	check(t, within(t, "end", first.ended) == nil && first.over.Load(), "its work is over, and it has given back")
 	check(t, within(t, "second leader", second.leads) > token && first.Token() == 0, "a greater token")
 	check(t, within(t, "word of the leader", second.told) == "us/1", "it is told of itself")
+}
+
+func TestTheLockIsKeptUntilTheWorkIsOver(t *testing.T) {
+	broker := distlocktest.New()
+	mine := &candidate{leads: make(chan int64, 1), told: make(chan string, 10), ended: make(chan error, 1),
+		busy: make(chan struct{}), Lock: New(broker.Client(), Config{Election: "e", Identity: "mine"})}
+	mine.start(t)
+	within(t, "leader", mine.leads)
+	mine.stop()
+	select {
+	case err := <-mine.ended:
+		t.Fatalf("it ends before its work: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	check(t, mine.Token() > 0, "it still has the lock")
+	close(mine.busy)
+	check(t, within(t, "end", mine.ended) == nil && mine.over.Load() && mine.Token() == 0, "then it gives back")
 }
 
 func TestALossEndsTheRunAtOnce(t *testing.T) {
