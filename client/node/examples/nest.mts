@@ -20,7 +20,7 @@ class Reports {
 
   constructor(readonly distlock: Client) {}
 
-  @Cron(schedule)
+  @Cron(schedule, {threshold: 1000}) // milliseconds that a run may begin late
   @Locked('report', {minHold: '1s', wait: '500ms'})
   async report(): Promise<void> {
     const {token, signal} = lockOfRun(); // the store refuses smaller tokens than it has seen
