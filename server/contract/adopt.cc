@@ -38,6 +38,7 @@ std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1
                      .max_hold = terms.max_hold,
                      .on_disconnect = terms.on_disconnect,
                      .resume = terms.resume,
+                     .tell_wanted = terms.tell_wanted,
                      .info = {},
                      .reentry = std::move(terms.reentry),
                      .hold_count = holds};

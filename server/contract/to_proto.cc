@@ -230,6 +230,12 @@ v1::LeaseDowngraded DowngradedOf(const core::Downgraded& downgraded) {
   return proto;
 }
 
+v1::LeaseWanted WantedOf(const core::Wanted& wanted) {
+  v1::LeaseWanted proto;
+  *proto.mutable_lease() = RefOf(wanted.name, wanted.owner, wanted.token);
+  return proto;
+}
+
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack) {
   v1::HeartbeatAck proto;
   proto.set_seq(static_cast<int64_t>(ack.seq));

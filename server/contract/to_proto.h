@@ -42,6 +42,7 @@ v1::AcquireQueued QueuedOf(const core::Queued& queued);
 v1::LeaseRenewed RenewedOf(const core::Renewed& renewed);
 v1::LeaseAtRisk AtRiskOf(const core::AtRisk& at_risk);
 v1::LeaseDowngraded DowngradedOf(const core::Downgraded& downgraded);
+v1::LeaseWanted WantedOf(const core::Wanted& wanted);
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack);
 v1::BrokerDraining DrainingOf(const core::Draining& draining);
 v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome);

@@ -206,6 +206,13 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
     Bad(FieldPath(path, "resume"), "is for Hold and Session only: a detached lease has no stream to lose");
   }
   acquire.resume = spec.resume();
+  if (spec.tell_wanted() && detached) {
+    Bad(FieldPath(path, "tell_wanted"), "is for Hold and Session only: nobody tells the holder of a detached lease");
+  }
+  if (spec.tell_wanted() && acquire.min_hold > core::Duration::zero()) {
+    Bad(FieldPath(path, "tell_wanted"), "is not for a lock with min_hold, which stays blocked when it is released");
+  }
+  acquire.tell_wanted = spec.tell_wanted();
   return acquire;
 }
 

@@ -83,6 +83,7 @@ void Adoptions::Send(AdoptCall& call) {
                            .owner = adopt.owner,
                            .want = adopt.want,
                            .run_before = core_.now + timeout,
+                           .tell_wanted = adopt.tell_wanted,
                            .info = adopt.info});
 }
 
@@ -191,6 +192,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.adopted_until = std::max(former_believes_until, session.promised_until);
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
+  lease.tell_wanted = in.tell_wanted;
   if (!in.reentry.empty()) {
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want});
     session.reentrant[{in.name, in.reentry}] = in.owner;
@@ -200,6 +202,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   sessions_.Give(session, holds.front(), lease, sessions_.GrantedOf(lease, in.want.mode, done.since));
   for (size_t i = 1; i < holds.size(); ++i) sessions_.Reacquire(session, lease, holds[i], Duration::zero());
   leases_.Arm(lease);
+  wants_.AskWhoWaits(lease);
 }
 
 }  // namespace distlock::core

@@ -34,8 +34,14 @@ struct AdoptCall : RetryingCall {
 
 class Adoptions final : public RetryingCalls<AdoptCall> {
  public:
-  Adoptions(CoreContext& core, Claims& claims, Sessions& sessions, Leases& leases, PendingReleases& releases)
-      : RetryingCalls(core), claims_(claims), sessions_(sessions), leases_(leases), releases_(releases) {}
+  Adoptions(CoreContext& core, Claims& claims, Sessions& sessions, Wants& wants, Leases& leases,
+            PendingReleases& releases)
+      : RetryingCalls(core),
+        claims_(claims),
+        sessions_(sessions),
+        wants_(wants),
+        leases_(leases),
+        releases_(releases) {}
 
   void Handle(Adopt& in);
   // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
@@ -61,6 +67,7 @@ class Adoptions final : public RetryingCalls<AdoptCall> {
 
   Claims& claims_;
   Sessions& sessions_;
+  Wants& wants_;
   Leases& leases_;
   PendingReleases& releases_;
 };

@@ -42,6 +42,7 @@
 #include "core/sessions.h"
 #include "core/stream_ends.h"
 #include "core/waiters.h"
+#include "core/wants.h"
 #include "core/watches.h"
 
 namespace distlock::core {
@@ -88,6 +89,7 @@ class Broker {
   void Handle(const GrantNotice& in) { grants_.Handle(in); }
   void Handle(const ChangeNotice& in) { watches_.Handle(in); }
   void Handle(const ForceNotice& in) { force_calls_.Handle(in); }
+  void Handle(const WantedNotice& in) { wants_.Handle(in); }
   void Handle(StoreReply& in);
   void Handle(const Goodbye& in) { stream_ends_.Handle(in); }
   void Handle(const StreamEnded& in) { stream_ends_.Handle(in); }
@@ -99,26 +101,27 @@ class Broker {
 
   CoreContext core_;
   // The parts refer to each other: see part.h for who may call whom. First those that others know by a base class.
-  Grants grants_{core_, claims_, releases_, sessions_, leases_, queues_, waiters_, bundles_};
-  Bundles bundles_{core_, claims_, releases_, sessions_, leases_, waiters_, callers_};
+  Grants grants_{core_, claims_, releases_, sessions_, wants_, leases_, queues_, waiters_, bundles_};
+  Bundles bundles_{core_, claims_, releases_, sessions_, wants_, leases_, waiters_, callers_};
   StreamEnds stream_ends_{core_, sessions_, leases_, waiters_, bundles_, parts_};
   Claims claims_{core_};
-  Queues queues_{core_, grants_};
+  Queues queues_{core_, wants_, grants_};
   PendingReleases releases_{core_, claims_, queues_};
   Sessions sessions_{core_, stream_ends_};
-  Leases leases_{core_, claims_, sessions_, bundles_, releases_};
+  Wants wants_{core_, claims_, sessions_};
+  Leases leases_{core_, claims_, sessions_, wants_, bundles_, releases_};
   Callers callers_{core_, claims_, sessions_, queues_, waiters_, bundles_};
-  Waiters waiters_{core_, claims_, releases_, queues_, grants_, callers_};
+  Waiters waiters_{core_, claims_, releases_, queues_, wants_, grants_, callers_};
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, claims_};
   Downgrades downgrades_{core_, claims_, sessions_};
-  Adoptions adoptions_{core_, claims_, sessions_, leases_, releases_};
+  Adoptions adoptions_{core_, claims_, sessions_, wants_, leases_, releases_};
   ForceCalls force_calls_{core_, claims_, leases_, releases_};
 
   // All that hear of the end of a stream, or keep a drain from ending. In the order in which they hear that the store
   // can be asked again.
-  const std::vector<Part*> parts_{&callers_, &waiters_,     &bundles_,    &releases_,  &queues_,
-                                  &watches_, &renew_calls_, &downgrades_, &adoptions_, &force_calls_};
+  const std::vector<Part*> parts_{&callers_,     &waiters_,    &bundles_,   &releases_,    &queues_, &watches_,
+                                  &renew_calls_, &downgrades_, &adoptions_, &force_calls_, &wants_};
   BrokerDrain drain_{core_, stream_ends_, sessions_, leases_, callers_, bundles_, watches_, parts_};
 };
 

@@ -9,6 +9,7 @@
 #include "core/limits.h"
 #include "core/refusal_causes.h"
 #include "core/waiters.h"
+#include "core/wants.h"
 
 namespace distlock::core {
 
@@ -362,6 +363,7 @@ void Bundles::GrantAll(Bundle& bundle) {
     Lease& lease = *claims_.LeaseOf(part.spec.owner);
     lease.bundle = nullptr;
     if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
+    const bool is_new = part.news.arrival == Arrival::kAnswer && lease.granted == core_.now;
     lease.granted = core_.now;
     Granted granted = sessions_.GrantedOf(lease, part.spec.want.mode, part.news.since);
     Duration waited{};
@@ -383,6 +385,7 @@ void Bundles::GrantAll(Bundle& bundle) {
       leases_.Forget(lease);
     } else {
       leases_.Arm(lease);
+      if (!is_new) wants_.AskWhoWaits(lease);
     }
   }
   for (Bundle::Item& part : bundle.parts) part.taken = false;

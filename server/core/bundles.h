@@ -24,15 +24,17 @@ namespace distlock::core {
 
 class Callers;
 class Waiters;
+class Wants;
 
 class Bundles final : public PartOf<Bundle>, public BundleLosses {
  public:
-  Bundles(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
-          Waiters& waiters, Callers& callers)
+  Bundles(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Wants& wants,
+          Leases& leases, Waiters& waiters, Callers& callers)
       : core_(core),
         claims_(claims),
         releases_(releases),
         sessions_(sessions),
+        wants_(wants),
         leases_(leases),
         waiters_(waiters),
         callers_(callers) {}
@@ -80,6 +82,7 @@ class Bundles final : public PartOf<Bundle>, public BundleLosses {
   Claims& claims_;
   PendingReleases& releases_;
   Sessions& sessions_;
+  Wants& wants_;
   Leases& leases_;
   Waiters& waiters_;
   Callers& callers_;

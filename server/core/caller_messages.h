@@ -38,8 +38,9 @@ struct Acquire {
   Duration lock_delay{};
   Duration min_hold{};  // released sooner after its grant, the lock stays blocked until then; only EXCLUSIVE, and alone
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
-  bool resume = false;  // the client adopts the lease when its stream has ended
-  std::string info;     // public facts about the caller, opaque here, shown to others
+  bool resume = false;       // the client adopts the lease when its stream has ended
+  bool tell_wanted = false;  // the stream hears when somebody wants the lock; not detached
+  std::string info;          // public facts about the caller, opaque here, shown to others
   // Not empty: the same session may take the lock again under the same label while it has it. Not of a detached lease.
   std::string reentry;
 };
@@ -111,7 +112,8 @@ struct Adopt {
   Want want;       // how it is held
   Duration max_hold{};
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
-  bool resume = false;  // as in Acquire
+  bool resume = false;       // as in Acquire
+  bool tell_wanted = false;  // as in Acquire
   std::string info;
   std::string reentry;      // as in Acquire
   uint32_t hold_count = 1;  // by so many requests; more than 1 only with `reentry`

@@ -96,6 +96,13 @@ struct Lost {
   std::string cause{};
 };
 
+// Somebody waits for the lock, or was just refused it. A hint.
+struct Wanted {
+  LockName name{};
+  OwnerId owner{};
+  uint64_t token = 0;
+};
+
 struct Draining {
   Duration time_left{};
 };
@@ -124,7 +131,7 @@ struct EndStream {
 };
 
 using Event = std::variant<Queued, Granted, Refused, Released, RenewDone, HeartbeatAck, Renewed, AtRisk, Lost, Draining,
-                           Changed, Downgraded, EndStream>;
+                           Changed, Downgraded, Wanted, EndStream>;
 
 struct Notify {
   SessionId session = 0;

@@ -13,6 +13,7 @@
 #include "core/queues.h"
 #include "core/sessions.h"
 #include "core/waiters.h"
+#include "core/wants.h"
 
 namespace distlock::core {
 
@@ -77,6 +78,8 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;
+  // Nobody can have waited behind it before its first answer.
+  const bool is_new = news.arrival == Arrival::kAnswer && waiter.attempts == 1;
   waiter.spec.reentry.clear();  // what may be taken again is the lease now
   waiters_.Forget(waiter);
   sessions_.Give(session, recipient.request, lease, std::move(granted));
@@ -87,6 +90,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   for (const Caller& caller : others)
     sessions_.Reacquire(session, lease, caller.recipient.request, core_.now - caller.arrived);
   leases_.Arm(lease);
+  if (!is_new) wants_.AskWhoWaits(lease);
 }
 
 void Grants::Handle(const GrantNotice& in) {

@@ -23,15 +23,17 @@ class PendingReleases;
 class Queues;
 class Sessions;
 class Waiters;
+class Wants;
 
 class Grants final : public Part {
  public:
-  Grants(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Leases& leases,
-         Queues& queues, Waiters& waiters, Bundles& bundles)
+  Grants(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Wants& wants,
+         Leases& leases, Queues& queues, Waiters& waiters, Bundles& bundles)
       : core_(core),
         claims_(claims),
         releases_(releases),
         sessions_(sessions),
+        wants_(wants),
         leases_(leases),
         queues_(queues),
         waiters_(waiters),
@@ -61,6 +63,7 @@ class Grants final : public Part {
   Claims& claims_;
   PendingReleases& releases_;
   Sessions& sessions_;
+  Wants& wants_;
   Leases& leases_;
   Queues& queues_;
   Waiters& waiters_;

@@ -25,6 +25,7 @@ Lease& Leases::Begin(const Acquire& spec, const GrantNews& news, Instant may_run
   lease->deadline = news.deadline;
   lease->on_disconnect = spec.on_disconnect;
   lease->resume = spec.resume;
+  lease->tell_wanted = spec.tell_wanted;
   lease->may_run_until = may_run_until;
   return Begin(std::move(lease), news.deadline - news.ttl + core_.Margin(news.ttl));
 }
@@ -32,6 +33,7 @@ Lease& Leases::Begin(const Acquire& spec, const GrantNews& news, Instant may_run
 Lease& Leases::Begin(std::unique_ptr<Lease> lease, Instant sent) {
   lease->serial = core_.NextSerial();
   renewals_.Schedule(*lease, sent);
+  wants_.OnBegin(*lease);
   return claims_.Hold(std::move(lease));
 }
 
@@ -266,6 +268,7 @@ void Leases::Forget(Lease& lease) {
   renewals_.Remove(lease);
   if (lease.free_at != kNever) ending_of_.erase({lease.had_by.session, lease.had_by.request, lease.serial});
   sessions_.Unlist(lease);
+  wants_.OnEnd(lease);
   claims_.EndLease(lease.owner);
 }
 

@@ -19,6 +19,7 @@
 #include "core/records.h"
 #include "core/renewals.h"
 #include "core/sessions.h"
+#include "core/wants.h"
 
 namespace distlock::core {
 
@@ -34,10 +35,12 @@ class BundleLosses {
 
 class Leases final : public PartOf<Lease> {
  public:
-  Leases(CoreContext& core, Claims& claims, Sessions& sessions, BundleLosses& bundles, PendingReleases& releases)
+  Leases(CoreContext& core, Claims& claims, Sessions& sessions, Wants& wants, BundleLosses& bundles,
+         PendingReleases& releases)
       : core_(core),
         claims_(claims),
         sessions_(sessions),
+        wants_(wants),
         bundles_(bundles),
         releases_(releases),
         renewals_(core, *this) {}
@@ -99,6 +102,7 @@ class Leases final : public PartOf<Lease> {
   CoreContext& core_;
   Claims& claims_;
   Sessions& sessions_;
+  Wants& wants_;
   BundleLosses& bundles_;
   PendingReleases& releases_;
   Renewals renewals_;

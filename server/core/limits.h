@@ -48,6 +48,8 @@ inline constexpr size_t kMaxAsked = 100;
 inline constexpr Duration kTendRetry = std::chrono::milliseconds(50);
 // Between two looks at a lock that is watched: one that changes all the time costs the store fifty looks a second.
 inline constexpr Duration kLookPace = std::chrono::milliseconds(20);
+// A holder is told that somebody wants its lock no more often, however many ask for it.
+inline constexpr Duration kWantedPace = std::chrono::milliseconds(100);
 
 static_assert(kAttemptMin < kAttemptMax && kRetryMin < kRetryMax);
 static_assert(kMaxRenewBatch > 0);

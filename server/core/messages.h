@@ -19,7 +19,8 @@ struct Tick {};
 
 using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
                            ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp,
-                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
+                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, WantedNotice,
+                           StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

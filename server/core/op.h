@@ -24,7 +24,7 @@ struct Op {
   Part* sender = nullptr;  // gets the answer
   Instant sent{};
   Instant runs_until{};           // acquire: its run_before
-  OwnerId owner{};                // acquire, release
+  OwnerId owner{};                // acquire, release, wanted
   uint64_t waiter = 0;            // acquire: serial of the waiter or bundle that asked
   LockName name{};                // all but renewals and acquire all
   std::vector<LockName> names{};  // acquire all

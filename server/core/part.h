@@ -3,13 +3,14 @@
 // A part of the broker core owns records, and gets their due deadlines and the answers to its commands. A new part
 // touches its own files, CMakeLists.txt, broker.h and this diagram. A part is given references to the parts that it
 // calls, and to no others. The layers, from the top; calls go down, or to a neighbour:
-//   StreamEnds BrokerDrain                       the end of a stream, and of the broker
-//   Adoptions Downgrades ForceCalls RenewCalls   calls about leases
-//   Bundles                                      several locks, all or nothing
-//   Callers Grants                               requests and refusals; a lease for each grant that is heard of
-//   Waiters Leases                               attempts and places in queues; renewals and ends of leases
-//   Sessions PendingReleases Queues Renewals     promises; releases under way; this broker's queues; batches
-//   Claims                                       the records of what the store may have, by owner
+//   StreamEnds BrokerDrain                           the end of a stream, and of the broker
+//   Adoptions Downgrades ForceCalls RenewCalls       calls about leases
+//   Bundles                                          several locks, all or nothing
+//   Callers Grants                                   requests and refusals; a lease for each grant that is heard of
+//   Waiters Leases                                   attempts and places in queues; renewals and ends of leases
+//   Sessions PendingReleases Queues Renewals Wants   promises; releases under way; this broker's queues; batches;
+//                                                    whom to tell that somebody waits
+//   Claims                                           the records of what the store may have, by owner
 // Watches stands alone. Five calls go up: Waiters -> Callers (a caller's time is up), Waiters -> Grants (an answer is a
 // grant), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a bundle's lock is granted), Leases -> Bundles
 // (it is lost; by BundleLosses). Three know a part above as Part, where their deadlines or answers go: Sessions ->

@@ -95,6 +95,7 @@ void Queues::OnSeen(LocalQueue& queue, Instant sent, const TendDone& done) {
       done.holders.size() == 1 && queue.holders.size() == 1 && done.holders[0].owner == queue.holders[0].owner;
   if (same) {
     queue.holders[0].time_left = done.holders[0].time_left;
+    wants_.OnHolders(queue.name, queue.holders);
   } else {
     queue.holders.clear();  // tend does not bring what the next holder says of itself
   }

@@ -15,6 +15,7 @@
 #include "core/core_context.h"
 #include "core/part.h"
 #include "core/records.h"
+#include "core/wants.h"
 
 namespace distlock::core {
 
@@ -35,7 +36,7 @@ struct LocalQueue : PartRecord {
 class Queues final : public PartOf<LocalQueue> {
  public:
   // `answers_to`: the part that gets the answers to tends.
-  Queues(CoreContext& core, Part& answers_to) : core_(core), answers_to_(answers_to) {}
+  Queues(CoreContext& core, Wants& wants, Part& answers_to) : core_(core), wants_(wants), answers_to_(answers_to) {}
 
   void Join(Waiter& waiter);
   void Leave(Waiter& waiter);
@@ -67,6 +68,7 @@ class Queues final : public PartOf<LocalQueue> {
   void OnSeen(LocalQueue& queue, Instant sent, const TendDone& done);
 
   CoreContext& core_;
+  Wants& wants_;
   Part& answers_to_;
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
 };

@@ -99,7 +99,8 @@ struct Lease : PartRecord {
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
   Bundle* bundle = nullptr;          // it is a part of this bundle, and no caller has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
-  bool resume = false;  // its client adopts it when the stream has ended
+  bool resume = false;       // its client adopts it when the stream has ended
+  bool tell_wanted = false;  // its client hears when somebody wants the lock: see Wants
   bool at_risk = false;
   bool ending = false;
   bool renew_due = false;  // stands in the line of Renewals

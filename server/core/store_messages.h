@@ -32,6 +32,7 @@ enum class Verb : uint8_t {
   kDowngrade,
   kForce,
   kAdopt,
+  kWanted,
 };
 
 // ---- Commands ------------------------------------------------------------------------------------------------------
@@ -50,6 +51,7 @@ struct StoreAcquire {
   bool wait = false;
   // It has been answered before: what another try of its request has is left alone. See IsTry.
   bool again = false;
+  bool tell_wanted = false;  // others see that this broker tells its holder when somebody wants the lock
   std::string info;
 };
 
@@ -150,11 +152,23 @@ struct StoreAdopt {
   OwnerId owner{};
   Want want;                    // how it is held; anything else changes nothing
   Instant run_before = kNever;  // as in StoreAcquire
+  bool tell_wanted = false;     // as in StoreAcquire
   std::string info;             // what the holder says of itself from now on
 };
 
+// Somebody waits for what a holder has, or was just refused it: the holder's broker is told, and how many wait is said.
+// Nothing is done when that grant is over.
+struct StoreWanted {
+  static constexpr Verb kVerb = Verb::kWanted;
+  OpId op = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;    // the grant that is meant; not 0
+  uint64_t through = 0;  // HolderView::wanted_by; 0: it is a lease of this broker, which asks only how many wait
+};
+
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
-                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt>;
+                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt, StoreWanted>;
 
 inline Verb VerbOf(const StoreCommand& command) {
   return std::visit([](const auto& one) { return one.kVerb; }, command);
@@ -201,6 +215,13 @@ struct ForceNotice {
   OwnerId owner{};
   uint64_t token = 0;
   std::string reason;
+};
+
+// Somebody wants what a holder has through this broker.
+struct WantedNotice {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;
 };
 
 // ---- Answers -------------------------------------------------------------------------------------------------------
@@ -329,12 +350,17 @@ struct AdoptDone {
   Duration min_hold{};  // the same
 };
 
+struct WantedDone {
+  bool is_held = false;       // under the token that was named
+  uint32_t queue_length = 0;  // with is_held
+};
+
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
                AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, DowngradeDone,
-               ForceDone, AdoptDone>
+               ForceDone, AdoptDone, WantedDone>
       outcome;
 };
 

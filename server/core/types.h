@@ -124,6 +124,7 @@ struct HolderView {
   Duration lock_delay{};
   Duration min_hold{};  // 0: it has none, or, of a block, that of a lock_delay
   Duration time_left{};
+  uint64_t wanted_by = 0;  // the number of the broker that tells it when somebody wants the lock; 0: it did not ask
   std::string info;
 };
 

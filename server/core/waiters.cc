@@ -57,6 +57,7 @@ StoreAcquire Waiters::CommandFor(const Acquire& spec) {
           .lock_delay = spec.lock_delay,
           .max_hold = spec.max_hold,
           .min_hold = spec.min_hold,
+          .tell_wanted = spec.tell_wanted,
           .info = spec.info};
 }
 
@@ -116,6 +117,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
     const std::optional<Duration> look_in = LookIn(held->left, held->holders);
+    wants_.OnHolders(waiter.spec.name, held->holders);
     if (!callers_.TurnAwayOneTries(waiter, held->holders, look_in, held->queue_length, held->held_off)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
     if (held->held_off == Duration::zero()) {
@@ -187,10 +189,12 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
     queue.held_off_until = core_.now + queued.held_off;
   }
   GiveBackOtherTries(waiter, queued.holders);
+  wants_.OnHolders(waiter.spec.name, queued.holders);
   if (callers_.TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length, queued.held_off)) Arm(waiter);
 }
 
 void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
+  wants_.OnMismatch(waiter.spec.name);
   std::string cause = held.mode == Mode::kExclusive ? "it is held EXCLUSIVE"
                       : held.mode == Mode::kShared
                           ? "it is held SHARED"

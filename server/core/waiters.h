@@ -18,6 +18,7 @@
 #include "core/pending_releases.h"
 #include "core/queues.h"
 #include "core/records.h"
+#include "core/wants.h"
 
 namespace distlock::core {
 
@@ -26,9 +27,15 @@ class Grants;
 
 class Waiters final : public PartOf<Waiter> {
  public:
-  Waiters(CoreContext& core, Claims& claims, PendingReleases& releases, Queues& queues, Grants& grants,
+  Waiters(CoreContext& core, Claims& claims, PendingReleases& releases, Queues& queues, Wants& wants, Grants& grants,
           Callers& callers)
-      : core_(core), claims_(claims), releases_(releases), queues_(queues), grants_(grants), callers_(callers) {}
+      : core_(core),
+        claims_(claims),
+        releases_(releases),
+        queues_(queues),
+        wants_(wants),
+        grants_(grants),
+        callers_(callers) {}
 
   // Begins to ask for what the waiter wants. REQUIRES: it has callers.
   void Begin(std::unique_ptr<Waiter> waiter);
@@ -84,6 +91,7 @@ class Waiters final : public PartOf<Waiter> {
   Claims& claims_;
   PendingReleases& releases_;
   Queues& queues_;
+  Wants& wants_;
   Grants& grants_;
   Callers& callers_;
   absl::btree_map<uint64_t, Waiter*> unplaced_;  // by serial: without a place in the store's queue

@@ -22,7 +22,7 @@ constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "di
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
-                                            "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
+                                            "watch",   "downgrade",   "force", "adopt",   "wanted",   "inspect", "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};
@@ -52,7 +52,7 @@ static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kMoved));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, core::HandoffPath::kTend));
 // Behind the verbs of commands, those of questions.
-constexpr size_t kQuestionsAt = static_cast<size_t>(core::Verb::kAdopt) + 1;
+constexpr size_t kQuestionsAt = static_cast<size_t>(core::Verb::kWanted) + 1;
 static_assert(std::size(kStoreVerbs) == kQuestionsAt + static_cast<size_t>(shard::Question::kList) + 1);
 // Behind the kinds, what may have run.
 static_assert(EndsWith(kStoreErrors, static_cast<size_t>(core::FailureKind::kForeignKey) + 1));

@@ -34,7 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Recorder, EachVerb,
                                          Case{core::Verb::kRenew, "renew"}, Case{core::Verb::kRelease, "release"},
                                          Case{core::Verb::kWithdraw, "withdraw"}, Case{core::Verb::kTend, "tend"},
                                          Case{core::Verb::kWatch, "watch"}, Case{core::Verb::kDowngrade, "downgrade"},
-                                         Case{core::Verb::kForce, "force"}, Case{core::Verb::kAdopt, "adopt"}),
+                                         Case{core::Verb::kForce, "force"}, Case{core::Verb::kAdopt, "adopt"},
+                                         Case{core::Verb::kWanted, "wanted"}),
                          [](const auto& verb) { return std::string(verb.param.label); });
 
 TEST(RecorderTest, WhatNodesOfAClusterAnswerIsCountedByKind) {

@@ -24,6 +24,7 @@ struct Filler {
   void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
   void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }
   void operator()(const core::Downgraded& event) const { *out.mutable_downgraded() = contract::DowngradedOf(event); }
+  void operator()(const core::Wanted& event) const { *out.mutable_wanted() = contract::WantedOf(event); }
   // These are never put into a session's outbox.
   void operator()(const core::RenewDone&) const {}
   void operator()(const core::Changed&) const {}
@@ -106,30 +107,42 @@ void Outbox::Drop(uint64_t number) {
   --live_;
 }
 
+void Outbox::DropOf(core::RequestId acquire, Slots& slots) {
+  const auto at = slots.find(acquire);
+  if (at == slots.end()) return;
+  Drop(at->second);
+  slots.erase(at);
+}
+
+Outbox::Slots* Outbox::SlotsOf(const Outgoing& out) {
+  if (out.made != nullptr) return nullptr;
+  if (IsState(out.event)) return &state_;
+  return std::holds_alternative<core::Wanted>(out.event) ? &wanted_ : nullptr;
+}
+
 bool Outbox::Push(Outgoing out) {
   const bool own = out.made != nullptr;
   const bool is_ack = !own && std::holds_alternative<core::HeartbeatAck>(out.event);
-  const bool is_state = !own && IsState(out.event);
   if (is_ack && ack_ != kNone) Drop(std::exchange(ack_, kNone));
-  if (is_state || (!own && IsLast(out.event))) {
-    if (const auto at = state_.find(out.id); at != state_.end()) {
-      Drop(at->second);
-      state_.erase(at);
-    }
+  Slots* const replaces = SlotsOf(out);
+  if (replaces != nullptr) DropOf(out.id, *replaces);
+  if (!own && IsLast(out.event)) {
+    DropOf(out.id, state_);
+    DropOf(out.id, wanted_);
   }
   // Slots are bounded, too: slots of replaced events take memory until the front has passed them.
   if (live_ >= max_events_ || slots_.size() >= 2 * max_events_) return false;
   ++live_;
   bytes_ += BytesOf(out);
   if (is_ack) {
-    // The slots behind it get other numbers: none of them is in state_.
+    // The slots behind it get other numbers: none of them is in state_ or wanted_.
     ack_ = std::max(ack_goes_to_, first_);
     slots_.insert(slots_.begin() + static_cast<std::ptrdiff_t>(ack_ - first_), std::move(out));
     return true;
   }
   const uint64_t number = first_ + slots_.size();
   if (!IsOvertaken(out)) ack_goes_to_ = number + 1;
-  if (is_state) state_.emplace(out.id, number);
+  if (replaces != nullptr) replaces->emplace(out.id, number);
   slots_.emplace_back(std::move(out));
   return true;
 }
@@ -138,6 +151,7 @@ void Outbox::Clear() {
   first_ += slots_.size();
   slots_.clear();
   state_.clear();
+  wanted_.clear();
   live_ = bytes_ = 0;
   ack_ = kNone;
 }
@@ -149,7 +163,7 @@ size_t Outbox::Take(size_t max, size_t max_bytes, std::deque<Outgoing>& batch) {
     slots_.pop_front();
     ++first_;
     if (!slot) continue;
-    if (slot->made == nullptr && IsState(slot->event)) state_.erase(slot->id);
+    if (Slots* const slots = SlotsOf(*slot); slots != nullptr) slots->erase(slot->id);
     bytes += BytesOf(*slot);
     batch.push_back(*std::move(slot));
     --live_;

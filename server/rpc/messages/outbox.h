@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The events that wait to be written to one session, in order and bounded. While a write is in flight, newer states of
-// a lease (AtRisk, Renewed) and newer heartbeat acks replace older ones. Events are packed into messages only when they
+// a lease (AtRisk, Renewed), newer hints of it (Wanted) and newer heartbeat acks replace older ones. Events are packed into messages only when they
 // are taken, so the shard's turn spends no time on messages.
 //
 // An ack overtakes what says nothing of a lease, Queued and Refused, however much of it waits. It overtakes nothing
@@ -66,10 +66,15 @@ class Outbox {
   uint64_t first_ = 0;  // number of the slot in front; numbers are never reused
   uint64_t ack_ = kNone;
   uint64_t ack_goes_to_ = 0;                              // behind the last slot that an ack must not overtake
-  absl::flat_hash_map<core::RequestId, uint64_t> state_;  // acquire -> slot of its AtRisk or Renewed
+  using Slots = absl::flat_hash_map<core::RequestId, uint64_t>;  // by acquire
+  Slots state_;                                                  // of its AtRisk or Renewed
+  Slots wanted_;                                                 // of its Wanted
 
   static constexpr uint64_t kNone = ~uint64_t{0};
   void Drop(uint64_t number);
+  void DropOf(core::RequestId acquire, Slots& slots);
+  // Those in which newer events replace older ones; null: in none.
+  Slots* SlotsOf(const Outgoing& out);
 };
 
 // Leaves no more of an event's holders than kMostHolderBytes.

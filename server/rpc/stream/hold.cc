@@ -21,6 +21,8 @@ bool IsState(const core::Event& event) {
   return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
 }
 
+bool IsWanted(const core::Event& event) { return std::holds_alternative<core::Wanted>(event); }
+
 }  // namespace
 
 void HoldCall::Start() {
@@ -110,6 +112,7 @@ void HoldCall::Take(core::Event event) {
   }
   if (std::holds_alternative<core::Granted>(event) && !std::exchange(granted_, true)) Count(1, -1);
   if (IsState(event)) std::erase_if(waiting_, IsState);
+  if (IsWanted(event)) std::erase_if(waiting_, IsWanted);
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
     Decide(ToStatus(contract::LostError(*lost)), StreamClose::kFinished);
   } else if (std::holds_alternative<core::Released>(event)) {
@@ -134,6 +137,7 @@ grpc::ByteBuffer HoldCall::Render() {
     void operator()(const core::Granted& event) const { contract::Fill(event, {}, out.mutable_granted()); }
     void operator()(const core::Renewed& event) const { *out.mutable_renewed() = contract::RenewedOf(event); }
     void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = contract::AtRiskOf(event); }
+    void operator()(const core::Wanted& event) const { *out.mutable_wanted() = contract::WantedOf(event); }
     void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
     void operator()(const core::Released& event) const { contract::Fill(event, out.mutable_released()); }
     void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }

@@ -117,6 +117,7 @@ std::optional<SessionCall::Stop> SessionCall::Open(const v1::SessionCommand& com
     event->mutable_opened()->set_max_message_bytes(static_cast<int32_t>(frontend_.limits.max_message_bytes));
     event->mutable_opened()->add_features("adopt");
     event->mutable_opened()->add_features("authenticate");
+    event->mutable_opened()->add_features("wanted");
     event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
     if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
     event->mutable_opened()->set_identity(contract::CleanText(subject_.identity()));

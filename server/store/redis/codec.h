@@ -97,7 +97,7 @@ class Codec {
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 
-  // A GrantNotice, a ChangeNotice or a ForceNotice; nullopt: it has another form.
+  // A GrantNotice, a ChangeNotice, a ForceNotice or a WantedNotice; nullopt: it has another form.
   static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }

@@ -8,6 +8,7 @@
 #include "store/redis/resp.h"
 #include "store/redis/script_arguments.h"
 #include "store/redis/wire_value.h"
+#include "store/wanted_by.h"
 
 namespace distlock::store {
 namespace {
@@ -19,6 +20,10 @@ constexpr size_t kUsualItemBytes = 120;
 constexpr size_t kUsualBatchBytes = 200;
 
 constexpr int64_t kMaxWatchedWaiters = 100;
+
+std::string InfoOf(const core::StoreAcquire& in, const LockOptions& options) {
+  return StoredInfo(in.min_hold, in.max_hold, WithWantedBy(in.tell_wanted, options.broker_id, in.info));
+}
 
 struct Encoder {
   const LockOptions& options;
@@ -57,7 +62,7 @@ struct Encoder {
         .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(StoredInfo(in.min_hold, in.max_hold, in.info))
+        .Arg(InfoOf(in, options))
         .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
@@ -81,7 +86,7 @@ struct Encoder {
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
-      command.Arg(WantText(item.want)).Arg(StoredInfo(item.min_hold, item.max_hold, item.info));
+      command.Arg(WantText(item.want)).Arg(InfoOf(item, options));
     }
     return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
   }
@@ -182,8 +187,18 @@ struct Encoder {
   Encoded operator()(const core::StoreAdopt& in) const {
     CommandBuilder command = CallOnLock(lua::kAdopt, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
-    command.Arg(WantText(in.want)).Arg(in.info).Arg(HoldOff());
+    command.Arg(WantText(in.want)).Arg(WithWantedBy(in.tell_wanted, options.broker_id, in.info)).Arg(HoldOff());
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreWanted& in) const {
+    CommandBuilder command = CallOnLock(lua::kWanted, keys, in.name);
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(Cat(in.token))
+        .Arg(in.through == 0 ? options.broker_id : BrokerIdOf(in.through))
+        .Arg(options.broker_id);
+    AddChannel(command);
+    return {{Verb::kWanted, in.op, 0}, &lua::kWanted, std::move(command).Build()};
   }
 };
 
@@ -199,6 +214,7 @@ struct NameOfItem {
 
 // Writes one item of batch.lua.
 struct ItemEncoder {
+  const LockOptions& options;
   const ServerClock& clock;
   const Keys& keys;
   core::Instant known_until;  // as of the census
@@ -214,7 +230,7 @@ struct ItemEncoder {
     const int64_t not_after = NotAfterUs(clock, std::min(in.run_before, known_until));
     Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
            not_after, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           StoredInfo(in.min_hold, in.max_hold, in.info));
+           InfoOf(in, options));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -268,7 +284,7 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
   items.reserve(commands.size());
   batch.sent.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
-    ItemEncoder encoder{clock_, keys_, known_until, {}};
+    ItemEncoder encoder{options_, clock_, keys_, known_until, {}};
     encoder.text.reserve(kUsualItemBytes);
     auto [sent, key] = std::visit(encoder, one);
     batch.sent.push_back(std::move(sent));

@@ -29,15 +29,26 @@ std::optional<core::ForceNotice> ReadForceNotice(core::LockName name, std::strin
   return core::ForceNotice{std::move(name), *owner, *token, std::string(rest.substr(second + 1))};
 }
 
+// "owner;token"
+std::optional<core::WantedNotice> ReadWantedNotice(core::LockName name, std::string_view rest) {
+  const auto [hex, digits] = Cut(rest, ';');
+  const auto owner = ParseOwner(hex);
+  const auto token = ParseNumber(digits);
+  if (!owner || !token || *token == 0) return std::nullopt;
+  return core::WantedNotice{std::move(name), *owner, *token};
+}
+
 }  // namespace
 
 std::optional<core::Input> Codec::DecodeNotice(std::string_view payload) {
   constexpr std::string_view kForce = "force;";
+  constexpr std::string_view kWanted = "wanted;";
   const size_t line = payload.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   auto name = core::LockName::FromEscaped(payload.substr(0, line));
   const std::string_view rest = payload.substr(line + 1);
   if (name && rest.starts_with(kForce)) return ReadForceNotice(*std::move(name), rest.substr(kForce.size()));
+  if (name && rest.starts_with(kWanted)) return ReadWantedNotice(*std::move(name), rest.substr(kWanted.size()));
   const std::vector<std::string_view> fields = Split(rest, ";");
   if (name && fields.size() == 1 && ParseNumber(fields[0])) return core::ChangeNotice{*std::move(name)};
   if (name && fields.size() == 2) return ReadBlock(*std::move(name), fields);

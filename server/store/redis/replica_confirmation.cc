@@ -84,6 +84,7 @@ bool MayPromise(const core::StoreCommand& command) {
     case core::Verb::kDowngrade:
     case core::Verb::kForce:
     case core::Verb::kWatch:
+    case core::Verb::kWanted:
       return false;
   }
   return true;

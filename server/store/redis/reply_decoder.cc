@@ -220,6 +220,15 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
                          .min_hold = FromMs(*min_hold)};
 }
 
+std::optional<Outcome> ReadWanted(int64_t code, const ReplyArray& reply) {
+  if (code == kGone || code == kNotHolder) {
+    return reply.size() == 2 ? std::optional<Outcome>(core::WantedDone{}) : std::nullopt;
+  }
+  const auto length = Count(reply, 2);
+  if (code != kTold || !length || reply.size() != 3) return std::nullopt;
+  return core::WantedDone{.is_held = true, .queue_length = *length};
+}
+
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
   core::TendDone done;
   if (code == kGone && reply.size() == 2) {
@@ -291,6 +300,8 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
       return ReadForce(code, reply);
     case Verb::kAdopt:
       return ReadAdopt(code, reply);
+    case Verb::kWanted:
+      return ReadWanted(code, reply);
   }
   return std::nullopt;
 }

@@ -55,7 +55,7 @@ inline std::string BlockText(core::Duration block, bool ends_min_hold) {
   return block <= core::Duration::zero() && ends_min_hold ? "-" : Cat(DelayMs(block));
 }
 
-// The info as it is stored: behind the bounds of the hold, if there are any.
+// The info as it is stored: behind the bounds of the hold, if there are any. See wanted_by.h for what is in `info`.
 inline std::string StoredInfo(core::Duration min_hold, core::Duration max_hold, const std::string& info) {
   std::string stored = max_hold > core::Duration::zero() ? Cat("h", CeilMs(max_hold), ";", info) : info;
   return min_hold > core::Duration::zero() ? Cat("m", CeilMs(min_hold), ";", stored) : stored;

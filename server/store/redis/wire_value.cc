@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "store/text.h"
+#include "store/wanted_by.h"
 
 namespace distlock::store {
 namespace {
@@ -25,9 +26,16 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   return field ? ParseNumber(*field) : std::nullopt;
 }
 
-// The info of a holder or waiter, without the bounds of the hold in front of it. `min_hold`: where the first of them
-// goes.
-std::string WithoutBounds(std::string_view info, core::Duration& min_hold) {
+// "p<place>;<broker_id>.<mark>;" at the front of an info, as one of several servers has it; "": there is none.
+std::string_view MarkOf(std::string_view info) {
+  std::string_view rest = info;
+  if (!info.starts_with('p') || !TakeField(rest) || !TakeField(rest)) return {};
+  return info.substr(0, info.size() - rest.size());
+}
+
+// The info of a holder or waiter, without the bounds of the hold in front of it, and without who tells it when somebody
+// wants the lock. `min_hold`, `wanted_by`: where the first bound and that broker's number go.
+std::string ReadInfo(std::string_view info, core::Duration& min_hold, uint64_t& wanted_by) {
   for (const char bound : {'m', 'h'}) {
     if (!info.starts_with(bound)) continue;
     std::string_view rest = info.substr(1);
@@ -36,7 +44,10 @@ std::string WithoutBounds(std::string_view info, core::Duration& min_hold) {
     if (bound == 'm') min_hold = FromMs(*ms);
     info = rest;
   }
-  return std::string(info);
+  const std::string_view mark = MarkOf(info);
+  std::string_view rest = info.substr(mark.size());
+  wanted_by = TakeWantedBy(rest);
+  return wanted_by == 0 ? std::string(info) : Cat(mark, rest);
 }
 
 }  // namespace
@@ -107,7 +118,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   view.ttl = FromMs(*ttl);
   view.lock_delay = FromMs(*delay);
   view.time_left = FromPttl(pttl_ms);
-  view.info = WithoutBounds(value, view.min_hold);
+  view.info = ReadInfo(value, view.min_hold, view.wanted_by);
   return view;
 }
 
@@ -124,7 +135,8 @@ LockView::WaiterView ParseWaiter(const core::OwnerId& owner, std::string_view va
   view.ttl = FromMs(*ttl);
   view.since = AsStoreTime(*since);
   core::Duration min_hold{};
-  view.info = WithoutBounds(value, min_hold);
+  uint64_t wanted_by = 0;
+  view.info = ReadInfo(value, min_hold, wanted_by);
   return view;
 }
 

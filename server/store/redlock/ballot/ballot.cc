@@ -2,12 +2,21 @@
 #include "store/redlock/ballot/ballot.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "store/wanted_by.h"
 
 namespace distlock::store::ballot {
 namespace {
 
 constexpr Duration kFirstPatience = std::chrono::milliseconds(300);
+
+// Marks stand in front of it.
+template <typename Command>
+void WriteWantedBy(Command& command, const std::string& broker_id) {
+  command.info = WithWantedBy(std::exchange(command.tell_wanted, false), broker_id, command.info);
+}
 
 }  // namespace
 
@@ -38,6 +47,7 @@ Instant Ballot::NextDeadline() const {
 
 void Ballot::Handle(core::StoreCommand& command) {
   if (auto* acquire = std::get_if<core::StoreAcquire>(&command)) {
+    WriteWantedBy(*acquire, context_.config.broker_id);
     candidates_.Acquire(*acquire);
   } else if (auto* renew = std::get_if<core::StoreRenew>(&command)) {
     renewals_.Renew(std::move(*renew));
@@ -53,6 +63,7 @@ void Ballot::Handle(core::StoreCommand& command) {
     context_.Answer(all->op, core::AcquireAllDone{});
   } else {
     const core::OpId op = std::visit([](const auto& one) { return one.op; }, command);
+    if (auto* adopt = std::get_if<core::StoreAdopt>(&command)) WriteWantedBy(*adopt, context_.config.broker_id);
     rounds_.Begin(op, std::move(command));
   }
 }

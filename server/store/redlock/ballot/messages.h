@@ -134,7 +134,7 @@ struct ReleaseNamed {
   uint64_t least_token = 0;
 };
 
-// Tend, renew, watch, downgrade, force and adopt, as one server alone would get them.
+// Tend, renew, watch, downgrade, force, adopt and wanted, as one server alone would get them.
 struct Plain {
   core::StoreCommand command;
   uint64_t least_token = 0;  // 0: the command hands nothing on
@@ -184,7 +184,7 @@ struct GaveBack {
 using Outcome = std::variant<core::StoreUnknown, core::StoreFailed, core::AcquireLate, core::AcquireQueueFull,
                              core::AcquireMismatch, Voted, NotVoted, Confirmed, TooLow, NotHeld, Joined, Conflict,
                              GaveBack, core::TendDone, core::RenewDoneBatch, core::WatchDone, core::DowngradeDone,
-                             core::ForceDone, core::AdoptDone>;
+                             core::ForceDone, core::AdoptDone, core::WantedDone>;
 
 // ---- Inputs --------------------------------------------------------------------------------------------------------
 

@@ -216,6 +216,8 @@ void Rounds::TryAnswer(Round& round, bool is_late) {
     AnswerForce(round, is_late);
   } else if (std::holds_alternative<core::StoreAdopt>(round.command)) {
     AnswerAdopt(round, is_late);
+  } else if (std::holds_alternative<core::StoreWanted>(round.command)) {
+    AnswerWanted(round, is_late);
   }
 }
 
@@ -360,6 +362,18 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   debts_.OweAll({.claim = {adopt.name, adopt.owner}, .marks = Marks::Of(TakeMark(info).mark), .life = kOfStray},
                 nullptr);
   return Answer(round, refusal != nullptr ? *refusal : core::AdoptDone{});
+}
+
+bool Rounds::AnswerWanted(Round& round, bool is_late) {
+  if (CountOf<core::WantedDone>(round) < context_.nodes.quorum() && !is_late) return false;
+  core::WantedDone merged;
+  for (const auto& answer : round.answers) {
+    const auto* done = answer ? std::get_if<core::WantedDone>(&*answer) : nullptr;
+    if (done == nullptr) continue;
+    merged.is_held |= done->is_held;
+    merged.queue_length = std::max(merged.queue_length, done->queue_length);
+  }
+  return Answer(round, merged);
 }
 
 // It is held, or refused, by now.

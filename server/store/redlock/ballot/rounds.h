@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The verbs whose answers of several servers become one, and change no votes by themselves: tend, watch, downgrade,
-// force and adopt. (A force asks one server after the other: it must not take votes from a holder whose broker hears.)
+// force, adopt and wanted. (A force asks one server after the other: it must not take votes from a holder whose broker hears.)
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class Rounds {
   Rounds(Context& context, Candidates& candidates, Debts& debts)
       : context_(context), candidates_(candidates), debts_(debts) {}
 
-  // Tend, watch, downgrade, force or adopt.
+  // Tend, watch, downgrade, force, adopt or wanted.
   void Begin(core::OpId op, core::StoreCommand&& command);
   void OnReply(const Sent& sent, Outcome& outcome);
   // A server has more to hand on than one call does: its share of the queue is tended again.
@@ -58,6 +58,7 @@ class Rounds {
   bool AnswerDowngrade(Round& round, bool is_late);
   bool AnswerForce(Round& round, bool is_late);
   bool AnswerAdopt(Round& round, bool is_late);
+  bool AnswerWanted(Round& round, bool is_late);
   // Most servers have let it take the lease over: the others owe theirs, and it is the holder.
   void HoldAdopted(const Round& round, const core::AdoptDone& merged);
   void OnAdoptedLate(Round& round, NodeIndex node);
