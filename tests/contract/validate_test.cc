@@ -171,6 +171,11 @@ TEST(Validate, NamesTheBadField) {
          *s.mutable_min_hold() = Time(1);
          s.set_mode(v1::LOCK_MODE_SHARED);
        }},
+      {"lock.tell_wanted",
+       [](v1::LockSpec& s) {
+         *s.mutable_min_hold() = Time(1);
+         s.set_tell_wanted(true);
+       }},
       {"lock.permits", [](v1::LockSpec& s) { s.set_permits(1); }},
       {"lock.limit", [](v1::LockSpec& s) { s.set_limit(2); }},
       {"lock.permits", [](v1::LockSpec& s) { s.set_permits(-1); }},

@@ -30,6 +30,7 @@ struct ExpectBound {
   void operator()(const StoreRelease& in) const { Names(in.token); }
   void operator()(const StoreDowngrade& in) const { Names(in.token); }
   void operator()(const StoreForce& in) const { Names(in.token); }
+  void operator()(const StoreWanted& in) const { Names(in.token); }
   void operator()(const StoreAdopt& in) const {
     Names(in.token);
     Until(in.run_before);

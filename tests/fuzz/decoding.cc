@@ -88,6 +88,10 @@ struct CheckOutcome {
     CheckSpan(out.ttl);
     CheckSpan(out.lock_delay);
   }
+  void operator()(const core::WantedDone& out) const {
+    Expect(SentCommand::Verb::kWanted);
+    DISTLOCK_CHECK(out.is_held || out.queue_length == 0);
+  }
   void operator()(const core::RenewDoneBatch& out) const {
     Expect(SentCommand::Verb::kRenew);
     DISTLOCK_CHECK(out.results.size() == sent.items);
@@ -132,7 +136,7 @@ void DecodeEveryWay(const redisReply& reply) {
   static const store::Codec codec({.broker_id = "00000000000000aa"}, clock);
   for (const auto verb : {SentCommand::Verb::kAcquire, SentCommand::Verb::kRelease, SentCommand::Verb::kWithdraw,
                           SentCommand::Verb::kTend, SentCommand::Verb::kWatch, SentCommand::Verb::kDowngrade,
-                          SentCommand::Verb::kForce, SentCommand::Verb::kAdopt}) {
+                          SentCommand::Verb::kForce, SentCommand::Verb::kAdopt, SentCommand::Verb::kWanted}) {
     DecodeAs(codec, reply, verb, 0);
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {

@@ -21,7 +21,8 @@ void CheckHolder(std::string_view text, int64_t pttl_ms) {
   for (const Duration span : {holder->ttl, holder->lock_delay, holder->time_left}) {
     DISTLOCK_CHECK(span >= Duration::zero() && span <= Duration::max() / 2);
   }
-  DISTLOCK_CHECK(text.ends_with(holder->info));
+  // The number of its broker stands behind the mark of a quorum.
+  DISTLOCK_CHECK(holder->wanted_by != 0 || text.ends_with(holder->info));
 }
 
 void CheckNotice(std::string_view text) {
@@ -33,6 +34,10 @@ void CheckNotice(std::string_view text) {
   }
   if (const auto* force = std::get_if<distlock::core::ForceNotice>(&*input)) {
     DISTLOCK_CHECK(!force->name.empty() && force->token != 0 && text.ends_with(force->reason));
+    return;
+  }
+  if (const auto* wanted = std::get_if<distlock::core::WantedNotice>(&*input)) {
+    DISTLOCK_CHECK(!wanted->name.empty() && wanted->token != 0);
     return;
   }
   const auto* notice = std::get_if<distlock::core::GrantNotice>(&*input);

@@ -193,6 +193,7 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
                              .held_for = std::chrono::milliseconds(bytes.Number<uint16_t>()),
                              .ttl = std::chrono::seconds(15)};
     }
+    Outcome operator()(const core::StoreWanted&) const { return core::WantedDone{bytes.Flag(), bytes.Byte()}; }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
       while (done.next.size() < 3 && bytes.Flag()) done.next.push_back(store.Holder(bytes, now));
@@ -239,6 +240,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
       return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}};
     }
     Outcome operator()(const core::StoreAdopt&) const { return core::AdoptDone{}; }
+    Outcome operator()(const core::StoreWanted&) const { return core::WantedDone{}; }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, std::visit(Choose{*this, now}, at->second)};

@@ -108,6 +108,11 @@ inline std::vector<core::StoreAdopt> CopiesOf(const Had& had) {
            .owner = OwnerOf(1, 77),
            .run_before = had.run_before}};
 }
+template <>
+inline std::vector<core::StoreWanted> CopiesOf(const Had& had) {
+  if (had.token == 0) return {};
+  return {{.name = TheLock(), .owner = had.owner, .token = had.token, .through = 0xb2}};
+}
 inline ballot::Spec SpecOf(const Had& had, Place place) {
   return {
       .name = TheLock(), .owner = had.owner, .ttl = seconds(60), .info = "i", .place = place, .mark = MarkOf(place)};

@@ -29,7 +29,7 @@ namespace {
 
 // As one of several servers gets them.
 using PlainTypes = std::variant<core::StoreTend, core::StoreRenew, core::StoreWatch, core::StoreDowngrade,
-                                core::StoreForce, core::StoreAdopt>;
+                                core::StoreForce, core::StoreAdopt, core::StoreWanted>;
 
 // ---- Which scripts run late.
 
@@ -201,7 +201,7 @@ TEST_P(LateVotes, LeaveTheNextGrantAlone) {
   model_.Advance(model_.now_us() + late / microseconds(1));
   ExpectNoChange(copies, owner, /*waits=*/false);
   Scripts all = OfLocks(RedlockScripts());
-  all.insert({"adopt", "downgrade", "force", "renew", "tend", "watch"});
+  all.insert({"adopt", "downgrade", "force", "renew", "tend", "wanted", "watch"});
   EXPECT_EQ(late_, all);
 }
 

@@ -52,6 +52,26 @@ TEST(OutboxTest, NewerStatesAndAcksReplaceOlderOnes) {
   EXPECT_TRUE(outbox.empty());
 }
 
+TEST(OutboxTest, OfALeaseOneHintWaits) {
+  Outbox outbox(100);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(outbox.Push(Out(5, core::Wanted{.name = kName})));
+    EXPECT_TRUE(outbox.Push(Out(6, core::Wanted{.name = kName})));
+    EXPECT_TRUE(outbox.Push(Out(5, AtRisk("it says nothing of this"))));
+  }
+  EXPECT_EQ(outbox.size(), 3u);
+  const v1::SessionResponse response = PackAll(outbox);
+  ASSERT_EQ(response.events_size(), 3);
+  EXPECT_EQ(response.events(0).id(), 5);
+  EXPECT_EQ(response.events(0).wanted().lease().key(), "k");
+  EXPECT_TRUE(response.events(1).has_wanted() && response.events(1).id() == 6);
+  EXPECT_TRUE(response.events(2).has_at_risk());
+  EXPECT_TRUE(outbox.Push(Out(5, core::Wanted{.name = kName})));
+  EXPECT_TRUE(outbox.Push(Out(5, core::Lost{.name = kName})));
+  EXPECT_EQ(outbox.size(), 1u) << "it is over";
+  EXPECT_TRUE(PackAll(outbox).events(0).has_lost());
+}
+
 TEST(OutboxTest, AFinalEventDropsTheStateBeforeIt) {
   Outbox outbox(100);
   EXPECT_TRUE(outbox.Push(Out(5, AtRisk("old"))));
@@ -98,7 +118,7 @@ TEST(OutboxTest, AnAckOvertakesWhatSaysNothingOfALease) {
 TEST(OutboxTest, AnAckOvertakesNothingElse) {
   const std::vector<core::Event> others = {
       core::Granted{.name = kName}, core::Lost{.name = kName}, core::Released{}, core::Downgraded{}, AtRisk("now"),
-      core::Renewed{.name = kName}, core::Draining{}};
+      core::Renewed{.name = kName}, core::Draining{},           core::Wanted{}};
   for (const core::Event& other : others) {
     Outbox outbox(100);
     EXPECT_TRUE(outbox.Push(Out(2, core::Queued{})));
