@@ -4,9 +4,9 @@
 // (Acquire::tell_wanted); of others nothing is kept, and nothing is sent.
 //
 // A lease of this broker is told here. For a lease of another broker, whose number its holder shows, the store tells
-// that broker. No answer shows this broker who waits behind a lease that was handed on or taken over: the store is asked
-// once how many there are. All of it is a hint: an answer, a command or a notice may be lost, and nothing is repeated
-// before the next waiter, one try or tend shows the holder again. A grant is told of at most once in kWantedPace.
+// that broker. No answer shows who waits behind a lease that was handed on or taken over: the store is asked once how
+// many there are. All of it is a hint: an answer, a command or a notice may be lost, and nothing is repeated before the
+// next waiter, one try or tend shows the holder again. A grant is told of at most once in kWantedPace.
 //
 // Thread: the shard's.
 #pragma once

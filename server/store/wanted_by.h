@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The number of the broker that tells a holder when somebody wants its lock: `w<broker_id>;` in front of what the holder
-// says of itself, behind the bounds and the mark that the store reads. Of a holder that did not ask there is none. Pure.
+// The number of the broker that tells a holder when somebody wants its lock: `w<broker_id>;` in front of all that the
+// holder says of itself, behind the bounds and the mark that scripts read. Of a holder that did not ask there is none.
+// Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
-         "force", "census", "schema", "adopt")
+         "force", "census", "schema", "adopt", "wanted")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
 ADOPTED = 17
@@ -185,6 +185,10 @@ class Lock:
         return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US,
                          self.hold_off, self.least)
 
+    def wanted(self, n, token, of=1, at=1):
+        """`of`: the broker that owner n has it through."""
+        return self.call("wanted", owner(n), token, broker(of), broker(at))
+
     def slots(self):
         """The readers that hold it, by number: their slots without the end."""
         if self.redis("TYPE", self.h) not in ("hash", b"hash"):
@@ -231,7 +235,8 @@ class Ear:
 
     def heard(self):
         """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, (name,
-        since) of a change of what this broker watches, and (name, "force", owner number, token, reason)."""
+        since) of a change of what this broker watches, (name, "force", owner number, token, reason), and (name,
+        "wanted", owner number, token)."""
         notices = []
         # Redis queues a notice before the reply to the script that sent it, but on another socket: await a pong too.
         self._connection.send("PING")
@@ -240,6 +245,10 @@ class Ear:
             if rest.startswith("force;"):
                 _, who, token, reason = rest.split(";", 3)
                 notices.append((name, "force", int(who, 16), token, reason))
+                continue
+            if rest.startswith("wanted;"):
+                _, who, token = rest.split(";")
+                notices.append((name, "wanted", int(who, 16), token))
                 continue
             if ";" not in rest:
                 notices.append((name, rest))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kinds import RwLock
-from lock import GRANTED, QUEUED, TTL_MS, Lock, owner
+from lock import GRANTED, QUEUED, TTL_MS, Lock, broker, load, owner
 
 LONG = 10_000
 
@@ -57,6 +57,20 @@ def test_commands_of_each_path(lock, redis, listen):
     lock.acquire(1)
     assert commands(redis, lambda: lock.release(1, block=1)) == 5
     assert commands(redis, lambda: other.inspect()) == 5
+
+
+def test_a_holder_that_hears_who_wants_its_lock_costs_no_command(redis, listen):
+    """`w` and the number of its broker stand in its info, which the scripts of these paths pass on as they are."""
+    def each_path(info):
+        lock = Lock(redis, check_ttl=False)
+        redis("FLUSHALL")
+        path = [lambda: lock.acquire(1, info=info), lambda: lock.acquire(1, info=info),
+                lambda: lock.renew((lock, 1, TTL_MS)), lambda: lock.enqueue(2, info=info), lambda: lock.tend(first=2),
+                lambda: lock.release(1), lambda: lock.release(2), lambda: lock.acquire(1, want="s", info=info),
+                lambda: lock.release(1)]
+        return [commands(redis, step) for step in path]
+    load(redis)
+    assert each_path(f"w{broker(2)};info") == each_path("info")
 
 
 def fill(lock, redis, count, at=1, first=10_000):
@@ -166,7 +180,9 @@ def test_commands_of_conversion_and_force(redis, listen):
     rw.give_back(1), rw.give_back(3)
     assert commands(redis, lambda: rw.force(4, of=2)) == 4
     assert commands(redis, lambda: rw.force(4)) == 6
-    rw.write(1)
+    token = rw.write(1)[2]
+    assert commands(redis, lambda: rw.wanted(1, token, of=2)) == 4
+    assert commands(redis, lambda: rw.wanted(1, token)) == 3, "to its own broker no notice is sent"
     assert commands(redis, lambda: rw.force(1)) == 4
 
 

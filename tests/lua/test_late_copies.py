@@ -157,10 +157,12 @@ def test_the_mark_of_a_server_stays_as_it_is_whatever_comes_late(lock, redis, ho
     assert member(redis, servers, how) == ("3;a,b,c", 0), "the servers are new no longer"
 
 
-def test_inspect_and_probe_change_nothing(lock, redis):
-    lock.acquire(1)
+def test_inspect_wanted_and_probe_change_nothing(lock, redis):
+    token = lock.acquire(1)[2]
     lock.enqueue(2)
     before = lock.snapshot()
     lock.inspect()
+    lock.wanted(1, token, of=2)
+    lock.wanted(1, int(token) - 1, of=2)
     redis("EVAL", source("probe"), 1, lock.h, "dl:grant:x")
     assert lock.snapshot() == before

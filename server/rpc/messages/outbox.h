@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The events that wait to be written to one session, in order and bounded. While a write is in flight, newer states of
-// a lease (AtRisk, Renewed), newer hints of it (Wanted) and newer heartbeat acks replace older ones. Events are packed into messages only when they
-// are taken, so the shard's turn spends no time on messages.
+// a lease (AtRisk, Renewed), newer hints of it (Wanted) and newer heartbeat acks replace older ones. Events are packed
+// into messages only when they are taken, so the shard's turn spends no time on messages.
 //
 // An ack overtakes what says nothing of a lease, Queued and Refused, however much of it waits. It overtakes nothing
 // else: it covers every lease that it does not list, so the client must have heard of the others' ends before.
