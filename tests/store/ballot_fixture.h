@@ -66,7 +66,7 @@ struct ExpectBound {
 
 class BallotTest : public testing::Test {
  protected:
-  BallotTest() : ballot_(Config{}) {
+  explicit BallotTest(const Config& config = {}) : ballot_(config) {
     for (NodeIndex node = 0; node < kServers; ++node) {
       ServerClock clock(500);
       clock.Learn(now_, now_, TimeOf());

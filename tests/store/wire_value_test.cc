@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "store/redis/keys.h"
+#include "store/wanted_by.h"
 
 namespace distlock::store {
 namespace {
@@ -58,6 +59,37 @@ TEST(WireValue, HolderKeepsEveryByteOfInfo) {
         "1;0102030405060708090a0b0c0d0e0f10;42;7;30000;0", "1;0102030405060708090a0b0c0d0e0f10;x;7;30000;0;"}) {
     EXPECT_FALSE(ParseHolder(bad, 1)) << bad;
   }
+}
+
+TEST(WireValue, WhoTellsAHolderThatItsLockIsWantedIsNoPartOfItsInfo) {
+  const std::string holds = "1;0102030405060708090a0b0c0d0e0f10;42;7;30000;0;";
+  const std::string waits = "00000000000000b1;30000;0;x;7;";
+  const auto expect = [&](const std::string& stored, uint64_t wanted_by, const std::string& info) {
+    const auto holder = ParseHolder(holds + stored, 1);
+    ASSERT_TRUE(holder);
+    EXPECT_EQ(holder->wanted_by, wanted_by) << stored;
+    EXPECT_EQ(holder->info, info) << stored;
+    EXPECT_EQ(ParseWaiter({}, waits + stored).info, info) << stored;
+  };
+  expect("w00000000000000b2;in;fo", 0xb2, "in;fo");
+  expect("wfedcba9876543210;", 0xfedcba9876543210, "");
+  expect("h900;w00000000000000b2;i", 0xb2, "i");
+  expect("m5;h900;p-7;00000000000000b1.12;w00000000000000b2;i", 0xb2, "p-7;00000000000000b1.12;i");
+  expect("p7;00000000000000b1.12;i", 0, "p7;00000000000000b1.12;i");
+  for (const std::string foreign : {"w", "w00000000000000b2", "w00000000000000b;x", "w00000000000000B2;x", "wxyz;i",
+                                    "w00000000000000b22;i", "p7;w00000000000000b2", "iw00000000000000b2;"}) {
+    expect(foreign, 0, foreign);
+  }
+}
+
+TEST(WireValue, TheNumberOfABrokerIsItsId) {
+  for (const std::string id : {"00000000000000b2", "fedcba9876543210", "0000000000000001"}) {
+    const std::string stored = WithWantedBy(true, id, "i");
+    std::string_view info = stored;
+    EXPECT_EQ(BrokerIdOf(TakeWantedBy(info)), id);
+    EXPECT_EQ(info, "i");
+  }
+  EXPECT_EQ(WithWantedBy(false, "00000000000000b2", "i"), "i") << "no byte more";
 }
 
 TEST(Keys, PatternsEscapeWhatGlobsMean) {

@@ -365,7 +365,8 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
 }
 
 bool Rounds::AnswerWanted(Round& round, bool is_late) {
-  if (CountOf<core::WantedDone>(round) < context_.nodes.quorum() && !is_late) return false;
+  const size_t count = CountOf<core::WantedDone>(round);
+  if (count == 0 || (count < context_.nodes.quorum() && !is_late)) return false;
   core::WantedDone merged;
   for (const auto& answer : round.answers) {
     const auto* done = answer ? std::get_if<core::WantedDone>(&*answer) : nullptr;
