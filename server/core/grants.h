@@ -27,8 +27,8 @@ class Wants;
 
 class Grants final : public Part {
  public:
-  Grants(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Wants& wants,
-         Leases& leases, Queues& queues, Waiters& waiters, Bundles& bundles)
+  Grants(CoreContext& core, Claims& claims, PendingReleases& releases, Sessions& sessions, Wants& wants, Leases& leases,
+         Queues& queues, Waiters& waiters, Bundles& bundles)
       : core_(core),
         claims_(claims),
         releases_(releases),

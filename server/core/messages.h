@@ -17,10 +17,10 @@ namespace distlock::core {
 // Time passed; nothing else happened.
 struct Tick {};
 
-using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
-                           ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp,
-                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, WantedNotice,
-                           StoreReply>;
+using Input =
+    std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt, ForceRelease,
+                 WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp, StoreDown, StoreClockStep,
+                 ChannelUp, GrantNotice, ChangeNotice, ForceNotice, WantedNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

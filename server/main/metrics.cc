@@ -21,8 +21,8 @@ constexpr std::string_view kLostReasons[] = {"expired", "taken", "forced", "max_
 constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "disconnected", "given_back", "moved"};
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
-constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
-                                            "watch",   "downgrade",   "force", "adopt",   "wanted",   "inspect", "list"};
+constexpr std::string_view kStoreVerbs[] = {"acquire",   "acquire_all", "renew", "release", "withdraw", "tend", "watch",
+                                            "downgrade", "force",       "adopt", "wanted",  "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
 constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};

@@ -65,7 +65,7 @@ class Outbox {
   size_t bytes_ = 0;
   uint64_t first_ = 0;  // number of the slot in front; numbers are never reused
   uint64_t ack_ = kNone;
-  uint64_t ack_goes_to_ = 0;                              // behind the last slot that an ack must not overtake
+  uint64_t ack_goes_to_ = 0;                                     // behind the last slot that an ack must not overtake
   using Slots = absl::flat_hash_map<core::RequestId, uint64_t>;  // by acquire
   Slots state_;                                                  // of its AtRisk or Renewed
   Slots wanted_;                                                 // of its Wanted

@@ -229,8 +229,7 @@ struct ItemEncoder {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
     const int64_t not_after = NotAfterUs(clock, std::min(in.run_before, known_until));
     Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
-           not_after, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           InfoOf(in, options));
+           not_after, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";", InfoOf(in, options));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {

@@ -16,9 +16,9 @@ constexpr int kResends = 2;
 
 const std::vector<const lua::ScriptSource*>& AllScripts() {
   static const auto* const kAll = new std::vector<const lua::ScriptSource*>{
-      &lua::kAcquire, &lua::kAcquireAll, &lua::kBatch,     &lua::kRenew, &lua::kRelease, &lua::kWithdraw, &lua::kTend,
-      &lua::kInspect, &lua::kWatch,      &lua::kDowngrade, &lua::kForce, &lua::kAdopt,   &lua::kWanted,   &lua::kCensus,
-      &lua::kProbe};
+      &lua::kAcquire,  &lua::kAcquireAll, &lua::kBatch,   &lua::kRenew,  &lua::kRelease,
+      &lua::kWithdraw, &lua::kTend,       &lua::kInspect, &lua::kWatch,  &lua::kDowngrade,
+      &lua::kForce,    &lua::kAdopt,      &lua::kWanted,  &lua::kCensus, &lua::kProbe};
   return *kAll;
 }
 

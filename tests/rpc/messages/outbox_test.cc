@@ -118,7 +118,7 @@ TEST(OutboxTest, AnAckOvertakesWhatSaysNothingOfALease) {
 TEST(OutboxTest, AnAckOvertakesNothingElse) {
   const std::vector<core::Event> others = {
       core::Granted{.name = kName}, core::Lost{.name = kName}, core::Released{}, core::Downgraded{}, AtRisk("now"),
-      core::Renewed{.name = kName}, core::Draining{},           core::Wanted{}};
+      core::Renewed{.name = kName}, core::Draining{},          core::Wanted{}};
   for (const core::Event& other : others) {
     Outbox outbox(100);
     EXPECT_TRUE(outbox.Push(Out(2, core::Queued{})));
