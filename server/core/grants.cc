@@ -78,7 +78,7 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, const GrantNews& new
   const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;
-  // Nobody can have waited behind it before its first answer.
+  // The answer to the first attempt: no request can have seen the lock held before.
   const bool is_new = news.arrival == Arrival::kAnswer && waiter.attempts == 1;
   waiter.spec.reentry.clear();  // what may be taken again is the lease now
   waiters_.Forget(waiter);

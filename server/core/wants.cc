@@ -79,7 +79,7 @@ void Wants::OnTimer(WantedGrant& grant) {
   told_.erase({grant.owner, grant.token});
 }
 
-// Of a lease of another broker the answer says nothing that is of use here.
+// An answer about a lease of another broker says nothing that is of use here.
 void Wants::OnReply(const Op& op, OpId, StoreReply& reply) {
   const auto* const done = std::get_if<WantedDone>(&reply.outcome);
   if (done == nullptr || !done->is_held || done->queue_length == 0) return;

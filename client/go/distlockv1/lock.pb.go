@@ -416,7 +416,12 @@ type LockSpec struct {
 	//     ends a block, too.
 	//   - AdoptLease keeps it; Downgrade ends it, since others may share the lock from then on.
 	//   - EXCLUSIVE and one lock only. Where the broker has a policy, the right `min-hold` is needed besides `exclusive`.
-	MinHold       *durationpb.Duration `protobuf:"bytes,17,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
+	MinHold *durationpb.Duration `protobuf:"bytes,17,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
+	// The stream hears LeaseWanted, at most ten times a second for a lease, when a request begins to wait for the lock,
+	// or was just refused it as one try. A refusal with LIMIT_MISMATCH through another broker is not told of. LeaseWanted
+	// is a hint: it may be lost, may come late, and changes nothing of the lease. Hold and Session only, not with min_hold,
+	// and only where SessionOpened.features contain "wanted".
+	TellWanted    bool `protobuf:"varint,18,opt,name=tell_wanted,json=tellWanted,proto3" json:"tell_wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +566,13 @@ func (x *LockSpec) GetMinHold() *durationpb.Duration {
 		return x.MinHold
 	}
 	return nil
+}
+
+func (x *LockSpec) GetTellWanted() bool {
+	if x != nil {
+		return x.TellWanted
+	}
+	return false
 }
 
 // The lock was given.
@@ -1490,7 +1502,7 @@ var File_distlock_v1_lock_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\n" +
-	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x05\n" +
+	"\x16distlock/v1/lock.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x06\n" +
 	"\bLockSpec\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12)\n" +
@@ -1509,7 +1521,9 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\ron_disconnect\x18\r \x01(\x0e2\x19.distlock.v1.OnDisconnectR\fonDisconnect\x12\x1c\n" +
 	"\treentrant\x18\x0e \x01(\bR\treentrant\x12\x16\n" +
 	"\x06resume\x18\x0f \x01(\bR\x06resume\x124\n" +
-	"\bmin_hold\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\aminHold\x1a;\n" +
+	"\bmin_hold\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\aminHold\x12\x1f\n" +
+	"\vtell_wanted\x18\x12 \x01(\bR\n" +
+	"tellWanted\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +

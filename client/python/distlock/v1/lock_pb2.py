@@ -15,7 +15,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x64istlock/v1/lock.proto\x12\x0b\x64istlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x04\n\x08LockSpec\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12#\n\x04mode\x18\x03 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x0f\n\x07permits\x18\x04 \x01(\x05\x12\r\n\x05limit\x18\x05 \x01(\x05\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\x08max_wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x88\x01\x01\x12(\n\x06policy\x18\x08 \x01(\x0e\x32\x18.distlock.v1.QueuePolicy\x12\r\n\x05owner\x18\t \x01(\t\x12\x35\n\x08metadata\x18\n \x03(\x0b\x32#.distlock.v1.LockSpec.MetadataEntry\x12+\n\x08max_hold\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nlock_delay\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\r \x01(\x0e\x32\x19.distlock.v1.OnDisconnect\x12\x11\n\treentrant\x18\x0e \x01(\x08\x12\x0e\n\x06resume\x18\x0f \x01(\x08\x12+\n\x08min_hold\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_max_wait\"\xfd\x02\n\x05Grant\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12#\n\x04mode\x18\x03 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x10\n\x08lease_id\x18\x04 \x01(\t\x12\x11\n\tholder_id\x18\x05 \x01(\t\x12\x19\n\rfencing_token\x18\x06 \x01(\x03\x42\x02\x30\x02\x12,\n\tvalid_for\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x65\x63ho_seq\x18\x08 \x01(\x03\x12&\n\x03ttl\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nhold_count\x18\x0b \x01(\x05\x12\x16\n\x0ereplicas_acked\x18\x0c \x01(\x05\x12\x30\n\rsince_granted\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe2\x02\n\x07Refusal\x12*\n\x06reason\x18\x01 \x01(\x0e\x32\x1a.distlock.v1.RefusalReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12.\n\x0bretry_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12$\n\x07holders\x18\x05 \x03(\x0b\x32\x13.distlock.v1.Holder\x12\x14\n\x0cqueue_length\x18\x06 \x01(\x05\x12\x31\n\x0e\x66ield_problems\x18\x07 \x03(\x0b\x32\x19.distlock.v1.FieldProblem\x12%\n\x05\x62lock\x18\x08 \x01(\x0b\x32\x16.distlock.v1.LockBlock\x12)\n\x06\x64\x65nial\x18\t \x01(\x0b\x32\x19.distlock.v1.AccessDenial\"\\\n\x0c\x41\x63\x63\x65ssDenial\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0c\n\x04rule\x18\x05 \x01(\t\"2\n\x0c\x46ieldProblem\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\xdc\x03\n\x06Holder\x12\x11\n\tholder_id\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x33\n\x08metadata\x18\x03 \x03(\x0b\x32!.distlock.v1.Holder.MetadataEntry\x12#\n\x04mode\x18\x04 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x0f\n\x07permits\x18\x05 \x01(\x05\x12\x19\n\rfencing_token\x18\x06 \x01(\x03\x42\x02\x30\x02\x12\x30\n\x0c\x61\x63quire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\ttime_left\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03ttl\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tbroker_id\x18\n \x01(\t\x12\x10\n\x08identity\x18\x0b \x01(\t\x12\r\n\x05limit\x18\x0c \x01(\x05\x12+\n\x08held_for\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64\x65tached\x18\x0e \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd7\x01\n\tLockBlock\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\ttime_left\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05owner\x18\x03 \x01(\t\x12+\n\x08min_hold\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\x0c\x61\x63quire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x89\x02\n\x06Waiter\x12\x11\n\twaiter_id\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x33\n\x08metadata\x18\x03 \x03(\x0b\x32!.distlock.v1.Waiter.MetadataEntry\x12#\n\x04mode\x18\x04 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x0f\n\x07permits\x18\x05 \x01(\x05\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tbroker_id\x18\x07 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe4\x01\n\x08LockInfo\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12$\n\x07holders\x18\x03 \x03(\x0b\x32\x13.distlock.v1.Holder\x12$\n\x07waiters\x18\x04 \x03(\x0b\x32\x13.distlock.v1.Waiter\x12\x19\n\rfencing_token\x18\x05 \x01(\x03\x42\x02\x30\x02\x12\x14\n\x0cqueue_length\x18\x06 \x01(\x05\x12\x14\n\x0cholder_count\x18\x07 \x01(\x05\x12%\n\x05\x62lock\x18\x08 \x01(\x0b\x32\x16.distlock.v1.LockBlock\"%\n\x0c\x41uthenticate\x12\x15\n\rauthorization\x18\x01 \x01(\t\"O\n\rAuthenticated\x12\x10\n\x08identity\x18\x01 \x01(\t\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration*j\n\x08LockMode\x12\x19\n\x15LOCK_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13LOCK_MODE_EXCLUSIVE\x10\x01\x12\x14\n\x10LOCK_MODE_SHARED\x10\x02\x12\x14\n\x10LOCK_MODE_PERMIT\x10\x03*\xa5\x01\n\x0bQueuePolicy\x12\x1c\n\x18QUEUE_POLICY_UNSPECIFIED\x10\x00\x12\x15\n\x11QUEUE_POLICY_FAIR\x10\x01\x12\"\n\x1eQUEUE_POLICY_WRITER_PREFERRING\x10\x02\x12\"\n\x1eQUEUE_POLICY_READER_PREFERRING\x10\x03\x12\x19\n\x15QUEUE_POLICY_ADAPTIVE\x10\x04*z\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x16\n\x12ON_DISCONNECT_SAFE\x10\x01\x12\x19\n\x15ON_DISCONNECT_RELEASE\x10\x02\x12\x18\n\x14ON_DISCONNECT_EXPIRE\x10\x03*\xed\x04\n\rRefusalReason\x12\x1e\n\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18REFUSAL_REASON_LOCK_HELD\x10\x01\x12\x1f\n\x1bREFUSAL_REASON_WAIT_TIMEOUT\x10\x02\x12\x1d\n\x19REFUSAL_REASON_LEASE_LOST\x10\x03\x12\x1d\n\x19REFUSAL_REASON_NOT_HOLDER\x10\x04\x12!\n\x1dREFUSAL_REASON_LIMIT_MISMATCH\x10\x05\x12\x1e\n\x1aREFUSAL_REASON_FOREIGN_KEY\x10\x06\x12#\n\x1fREFUSAL_REASON_INVALID_ARGUMENT\x10\x07\x12 \n\x1cREFUSAL_REASON_NOT_SUPPORTED\x10\x08\x12!\n\x1dREFUSAL_REASON_QUOTA_EXCEEDED\x10\t\x12\x1d\n\x19REFUSAL_REASON_STORE_FULL\x10\n\x12$\n REFUSAL_REASON_STORE_UNAVAILABLE\x10\x0b\x12%\n!REFUSAL_REASON_QUORUM_NOT_REACHED\x10\x0c\x12\x1b\n\x17REFUSAL_REASON_DRAINING\x10\r\x12\"\n\x1eREFUSAL_REASON_UNAUTHENTICATED\x10\x0e\x12$\n REFUSAL_REASON_PERMISSION_DENIED\x10\x0f\x12\x1c\n\x18REFUSAL_REASON_CANCELLED\x10\x10\x12!\n\x1dREFUSAL_REASON_STORE_HOLD_OFF\x10\x11*\xbb\x01\n\nLostReason\x12\x1b\n\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13LOST_REASON_EXPIRED\x10\x01\x12\x15\n\x11LOST_REASON_TAKEN\x10\x02\x12\x16\n\x12LOST_REASON_FORCED\x10\x03\x12\x18\n\x14LOST_REASON_MAX_HOLD\x10\x04\x12\x17\n\x13LOST_REASON_DRAINED\x10\x05\x12\x15\n\x11LOST_REASON_MOVED\x10\x06\x42\x41\n\x0f\x64\x65v.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x64istlock/v1/lock.proto\x12\x0b\x64istlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x04\n\x08LockSpec\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12#\n\x04mode\x18\x03 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x0f\n\x07permits\x18\x04 \x01(\x05\x12\r\n\x05limit\x18\x05 \x01(\x05\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\x08max_wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x88\x01\x01\x12(\n\x06policy\x18\x08 \x01(\x0e\x32\x18.distlock.v1.QueuePolicy\x12\r\n\x05owner\x18\t \x01(\t\x12\x35\n\x08metadata\x18\n \x03(\x0b\x32#.distlock.v1.LockSpec.MetadataEntry\x12+\n\x08max_hold\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nlock_delay\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ron_disconnect\x18\r \x01(\x0e\x32\x19.distlock.v1.OnDisconnect\x12\x11\n\treentrant\x18\x0e \x01(\x08\x12\x0e\n\x06resume\x18\x0f \x01(\x08\x12+\n\x08min_hold\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0btell_wanted\x18\x12 \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_max_wait\"\xfd\x02\n\x05Grant\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12#\n\x04mode\x18\x03 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x10\n\x08lease_id\x18\x04 \x01(\t\x12\x11\n\tholder_id\x18\x05 \x01(\t\x12\x19\n\rfencing_token\x18\x06 \x01(\x03\x42\x02\x30\x02\x12,\n\tvalid_for\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x65\x63ho_seq\x18\x08 \x01(\x03\x12&\n\x03ttl\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nhold_count\x18\x0b \x01(\x05\x12\x16\n\x0ereplicas_acked\x18\x0c \x01(\x05\x12\x30\n\rsince_granted\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe2\x02\n\x07Refusal\x12*\n\x06reason\x18\x01 \x01(\x0e\x32\x1a.distlock.v1.RefusalReason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12.\n\x0bretry_after\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12$\n\x07holders\x18\x05 \x03(\x0b\x32\x13.distlock.v1.Holder\x12\x14\n\x0cqueue_length\x18\x06 \x01(\x05\x12\x31\n\x0e\x66ield_problems\x18\x07 \x03(\x0b\x32\x19.distlock.v1.FieldProblem\x12%\n\x05\x62lock\x18\x08 \x01(\x0b\x32\x16.distlock.v1.LockBlock\x12)\n\x06\x64\x65nial\x18\t \x01(\x0b\x32\x19.distlock.v1.AccessDenial\"\\\n\x0c\x41\x63\x63\x65ssDenial\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0c\n\x04rule\x18\x05 \x01(\t\"2\n\x0c\x46ieldProblem\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\xdc\x03\n\x06Holder\x12\x11\n\tholder_id\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x33\n\x08metadata\x18\x03 \x03(\x0b\x32!.distlock.v1.Holder.MetadataEntry\x12#\n\x04mode\x18\x04 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x0f\n\x07permits\x18\x05 \x01(\x05\x12\x19\n\rfencing_token\x18\x06 \x01(\x03\x42\x02\x30\x02\x12\x30\n\x0c\x61\x63quire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\ttime_left\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03ttl\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tbroker_id\x18\n \x01(\t\x12\x10\n\x08identity\x18\x0b \x01(\t\x12\r\n\x05limit\x18\x0c \x01(\x05\x12+\n\x08held_for\x18\r \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08\x64\x65tached\x18\x0e \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd7\x01\n\tLockBlock\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\ttime_left\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05owner\x18\x03 \x01(\t\x12+\n\x08min_hold\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\x0c\x61\x63quire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x89\x02\n\x06Waiter\x12\x11\n\twaiter_id\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x33\n\x08metadata\x18\x03 \x03(\x0b\x32!.distlock.v1.Waiter.MetadataEntry\x12#\n\x04mode\x18\x04 \x01(\x0e\x32\x15.distlock.v1.LockMode\x12\x0f\n\x07permits\x18\x05 \x01(\x05\x12.\n\nstart_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tbroker_id\x18\x07 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe4\x01\n\x08LockInfo\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12$\n\x07holders\x18\x03 \x03(\x0b\x32\x13.distlock.v1.Holder\x12$\n\x07waiters\x18\x04 \x03(\x0b\x32\x13.distlock.v1.Waiter\x12\x19\n\rfencing_token\x18\x05 \x01(\x03\x42\x02\x30\x02\x12\x14\n\x0cqueue_length\x18\x06 \x01(\x05\x12\x14\n\x0cholder_count\x18\x07 \x01(\x05\x12%\n\x05\x62lock\x18\x08 \x01(\x0b\x32\x16.distlock.v1.LockBlock\"%\n\x0c\x41uthenticate\x12\x15\n\rauthorization\x18\x01 \x01(\t\"O\n\rAuthenticated\x12\x10\n\x08identity\x18\x01 \x01(\t\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration*j\n\x08LockMode\x12\x19\n\x15LOCK_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13LOCK_MODE_EXCLUSIVE\x10\x01\x12\x14\n\x10LOCK_MODE_SHARED\x10\x02\x12\x14\n\x10LOCK_MODE_PERMIT\x10\x03*\xa5\x01\n\x0bQueuePolicy\x12\x1c\n\x18QUEUE_POLICY_UNSPECIFIED\x10\x00\x12\x15\n\x11QUEUE_POLICY_FAIR\x10\x01\x12\"\n\x1eQUEUE_POLICY_WRITER_PREFERRING\x10\x02\x12\"\n\x1eQUEUE_POLICY_READER_PREFERRING\x10\x03\x12\x19\n\x15QUEUE_POLICY_ADAPTIVE\x10\x04*z\n\x0cOnDisconnect\x12\x1d\n\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x16\n\x12ON_DISCONNECT_SAFE\x10\x01\x12\x19\n\x15ON_DISCONNECT_RELEASE\x10\x02\x12\x18\n\x14ON_DISCONNECT_EXPIRE\x10\x03*\xed\x04\n\rRefusalReason\x12\x1e\n\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18REFUSAL_REASON_LOCK_HELD\x10\x01\x12\x1f\n\x1bREFUSAL_REASON_WAIT_TIMEOUT\x10\x02\x12\x1d\n\x19REFUSAL_REASON_LEASE_LOST\x10\x03\x12\x1d\n\x19REFUSAL_REASON_NOT_HOLDER\x10\x04\x12!\n\x1dREFUSAL_REASON_LIMIT_MISMATCH\x10\x05\x12\x1e\n\x1aREFUSAL_REASON_FOREIGN_KEY\x10\x06\x12#\n\x1fREFUSAL_REASON_INVALID_ARGUMENT\x10\x07\x12 \n\x1cREFUSAL_REASON_NOT_SUPPORTED\x10\x08\x12!\n\x1dREFUSAL_REASON_QUOTA_EXCEEDED\x10\t\x12\x1d\n\x19REFUSAL_REASON_STORE_FULL\x10\n\x12$\n REFUSAL_REASON_STORE_UNAVAILABLE\x10\x0b\x12%\n!REFUSAL_REASON_QUORUM_NOT_REACHED\x10\x0c\x12\x1b\n\x17REFUSAL_REASON_DRAINING\x10\r\x12\"\n\x1eREFUSAL_REASON_UNAUTHENTICATED\x10\x0e\x12$\n REFUSAL_REASON_PERMISSION_DENIED\x10\x0f\x12\x1c\n\x18REFUSAL_REASON_CANCELLED\x10\x10\x12!\n\x1dREFUSAL_REASON_STORE_HOLD_OFF\x10\x11*\xbb\x01\n\nLostReason\x12\x1b\n\x17LOST_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13LOST_REASON_EXPIRED\x10\x01\x12\x15\n\x11LOST_REASON_TAKEN\x10\x02\x12\x16\n\x12LOST_REASON_FORCED\x10\x03\x12\x18\n\x14LOST_REASON_MAX_HOLD\x10\x04\x12\x17\n\x13LOST_REASON_DRAINED\x10\x05\x12\x15\n\x11LOST_REASON_MOVED\x10\x06\x42\x41\n\x0f\x64\x65v.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'distlock.v1.lock_pb2', globals())
@@ -35,42 +35,42 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _WAITER_METADATAENTRY._serialized_options = b'8\001'
   _LOCKINFO.fields_by_name['fencing_token']._options = None
   _LOCKINFO.fields_by_name['fencing_token']._serialized_options = b'0\002'
-  _LOCKMODE._serialized_start=2907
-  _LOCKMODE._serialized_end=3013
-  _QUEUEPOLICY._serialized_start=3016
-  _QUEUEPOLICY._serialized_end=3181
-  _ONDISCONNECT._serialized_start=3183
-  _ONDISCONNECT._serialized_end=3305
-  _REFUSALREASON._serialized_start=3308
-  _REFUSALREASON._serialized_end=3929
-  _LOSTREASON._serialized_start=3932
-  _LOSTREASON._serialized_end=4119
+  _LOCKMODE._serialized_start=2928
+  _LOCKMODE._serialized_end=3034
+  _QUEUEPOLICY._serialized_start=3037
+  _QUEUEPOLICY._serialized_end=3202
+  _ONDISCONNECT._serialized_start=3204
+  _ONDISCONNECT._serialized_end=3326
+  _REFUSALREASON._serialized_start=3329
+  _REFUSALREASON._serialized_end=3950
+  _LOSTREASON._serialized_start=3953
+  _LOSTREASON._serialized_end=4140
   _LOCKSPEC._serialized_start=105
-  _LOCKSPEC._serialized_end=702
-  _LOCKSPEC_METADATAENTRY._serialized_start=642
-  _LOCKSPEC_METADATAENTRY._serialized_end=689
-  _GRANT._serialized_start=705
-  _GRANT._serialized_end=1086
-  _REFUSAL._serialized_start=1089
-  _REFUSAL._serialized_end=1443
-  _ACCESSDENIAL._serialized_start=1445
-  _ACCESSDENIAL._serialized_end=1537
-  _FIELDPROBLEM._serialized_start=1539
-  _FIELDPROBLEM._serialized_end=1589
-  _HOLDER._serialized_start=1592
-  _HOLDER._serialized_end=2068
-  _HOLDER_METADATAENTRY._serialized_start=642
-  _HOLDER_METADATAENTRY._serialized_end=689
-  _LOCKBLOCK._serialized_start=2071
-  _LOCKBLOCK._serialized_end=2286
-  _WAITER._serialized_start=2289
-  _WAITER._serialized_end=2554
-  _WAITER_METADATAENTRY._serialized_start=642
-  _WAITER_METADATAENTRY._serialized_end=689
-  _LOCKINFO._serialized_start=2557
-  _LOCKINFO._serialized_end=2785
-  _AUTHENTICATE._serialized_start=2787
-  _AUTHENTICATE._serialized_end=2824
-  _AUTHENTICATED._serialized_start=2826
-  _AUTHENTICATED._serialized_end=2905
+  _LOCKSPEC._serialized_end=723
+  _LOCKSPEC_METADATAENTRY._serialized_start=663
+  _LOCKSPEC_METADATAENTRY._serialized_end=710
+  _GRANT._serialized_start=726
+  _GRANT._serialized_end=1107
+  _REFUSAL._serialized_start=1110
+  _REFUSAL._serialized_end=1464
+  _ACCESSDENIAL._serialized_start=1466
+  _ACCESSDENIAL._serialized_end=1558
+  _FIELDPROBLEM._serialized_start=1560
+  _FIELDPROBLEM._serialized_end=1610
+  _HOLDER._serialized_start=1613
+  _HOLDER._serialized_end=2089
+  _HOLDER_METADATAENTRY._serialized_start=663
+  _HOLDER_METADATAENTRY._serialized_end=710
+  _LOCKBLOCK._serialized_start=2092
+  _LOCKBLOCK._serialized_end=2307
+  _WAITER._serialized_start=2310
+  _WAITER._serialized_end=2575
+  _WAITER_METADATAENTRY._serialized_start=663
+  _WAITER_METADATAENTRY._serialized_end=710
+  _LOCKINFO._serialized_start=2578
+  _LOCKINFO._serialized_end=2806
+  _AUTHENTICATE._serialized_start=2808
+  _AUTHENTICATE._serialized_end=2845
+  _AUTHENTICATED._serialized_start=2847
+  _AUTHENTICATED._serialized_end=2926
 # @@protoc_insertion_point(module_scope)

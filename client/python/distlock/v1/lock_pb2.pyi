@@ -186,7 +186,7 @@ class LockInfo(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., waiters: _Optional[_Iterable[_Union[Waiter, _Mapping]]] = ..., fencing_token: _Optional[int] = ..., queue_length: _Optional[int] = ..., holder_count: _Optional[int] = ..., block: _Optional[_Union[LockBlock, _Mapping]] = ...) -> None: ...
 
 class LockSpec(_message.Message):
-    __slots__ = ["key", "limit", "lock_delay", "max_hold", "max_wait", "metadata", "min_hold", "mode", "namespace", "on_disconnect", "owner", "permits", "policy", "reentrant", "resume", "ttl"]
+    __slots__ = ["key", "limit", "lock_delay", "max_hold", "max_wait", "metadata", "min_hold", "mode", "namespace", "on_disconnect", "owner", "permits", "policy", "reentrant", "resume", "tell_wanted", "ttl"]
     class MetadataEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +209,7 @@ class LockSpec(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     REENTRANT_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    TELL_WANTED_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     key: str
     limit: int
@@ -225,8 +226,9 @@ class LockSpec(_message.Message):
     policy: QueuePolicy
     reentrant: bool
     resume: bool
+    tell_wanted: bool
     ttl: _duration_pb2.Duration
-    def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., limit: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[_Union[QueuePolicy, str]] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lock_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., reentrant: bool = ..., resume: bool = ..., min_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., limit: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[_Union[QueuePolicy, str]] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lock_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., reentrant: bool = ..., resume: bool = ..., min_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., tell_wanted: bool = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ["block", "denial", "field_problems", "holders", "message", "queue_length", "reason", "retry_after", "waited"]

@@ -123,7 +123,7 @@ class HoldRequest(_message.Message):
     def __init__(self, lock: _Optional[_Union[_lock_pb2.LockSpec, _Mapping]] = ..., process: _Optional[_Union[ProcessClaim, _Mapping]] = ..., request_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class HoldResponse(_message.Message):
-    __slots__ = ["at_risk", "draining", "granted", "lost", "queued", "released", "renewed"]
+    __slots__ = ["at_risk", "draining", "granted", "lost", "queued", "released", "renewed", "wanted"]
     AT_RISK_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class HoldResponse(_message.Message):
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     RENEWED_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
     at_risk: LeaseAtRisk
     draining: BrokerDraining
     granted: _lock_pb2.Grant
@@ -138,7 +139,8 @@ class HoldResponse(_message.Message):
     queued: AcquireQueued
     released: LeaseReleased
     renewed: LeaseRenewed
-    def __init__(self, queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ...) -> None: ...
+    wanted: LeaseWanted
+    def __init__(self, queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., wanted: _Optional[_Union[LeaseWanted, _Mapping]] = ...) -> None: ...
 
 class LeaseAtRisk(_message.Message):
     __slots__ = ["cause", "lease", "since_granted", "valid_for"]
@@ -205,6 +207,12 @@ class LeaseRenewed(_message.Message):
     since_granted: _duration_pb2.Duration
     valid_for: _duration_pb2.Duration
     def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., since_granted: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class LeaseWanted(_message.Message):
+    __slots__ = ["lease"]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    lease: LeaseRef
+    def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ...) -> None: ...
 
 class OpenSession(_message.Message):
     __slots__ = ["client", "generation", "process"]
@@ -285,7 +293,7 @@ class SessionCommand(_message.Message):
     def __init__(self, id: _Optional[int] = ..., open: _Optional[_Union[OpenSession, _Mapping]] = ..., acquire: _Optional[_Union[AcquireLocks, _Mapping]] = ..., release: _Optional[_Union[ReleaseLease, _Mapping]] = ..., cancel: _Optional[_Union[CancelAcquire, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., downgrade: _Optional[_Union[DowngradeLease, _Mapping]] = ..., adopt: _Optional[_Union[AdoptLease, _Mapping]] = ..., authenticate: _Optional[_Union[_lock_pb2.Authenticate, _Mapping]] = ...) -> None: ...
 
 class SessionEvent(_message.Message):
-    __slots__ = ["at_risk", "authenticated", "downgraded", "draining", "granted", "heartbeat_ack", "id", "lost", "opened", "queued", "refused", "released", "renewed"]
+    __slots__ = ["at_risk", "authenticated", "downgraded", "draining", "granted", "heartbeat_ack", "id", "lost", "opened", "queued", "refused", "released", "renewed", "wanted"]
     AT_RISK_FIELD_NUMBER: _ClassVar[int]
     AUTHENTICATED_FIELD_NUMBER: _ClassVar[int]
     DOWNGRADED_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +307,7 @@ class SessionEvent(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     RENEWED_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
     at_risk: LeaseAtRisk
     authenticated: _lock_pb2.Authenticated
     downgraded: LeaseDowngraded
@@ -312,7 +321,8 @@ class SessionEvent(_message.Message):
     refused: _lock_pb2.Refusal
     released: LeaseReleased
     renewed: LeaseRenewed
-    def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[SessionOpened, _Mapping]] = ..., queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., refused: _Optional[_Union[_lock_pb2.Refusal, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., downgraded: _Optional[_Union[LeaseDowngraded, _Mapping]] = ..., authenticated: _Optional[_Union[_lock_pb2.Authenticated, _Mapping]] = ...) -> None: ...
+    wanted: LeaseWanted
+    def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[SessionOpened, _Mapping]] = ..., queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., refused: _Optional[_Union[_lock_pb2.Refusal, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., downgraded: _Optional[_Union[LeaseDowngraded, _Mapping]] = ..., authenticated: _Optional[_Union[_lock_pb2.Authenticated, _Mapping]] = ..., wanted: _Optional[_Union[LeaseWanted, _Mapping]] = ...) -> None: ...
 
 class SessionOpened(_message.Message):
     __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "max_unanswered", "process_bound", "proof_valid_for", "session_id", "store_held_off", "store_id", "store_problem", "validity"]

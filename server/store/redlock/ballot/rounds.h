@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The verbs whose answers of several servers become one, and change no votes by themselves: tend, watch, downgrade,
-// force, adopt and wanted. (A force asks one server after the other: it must not take votes from a holder whose broker hears.)
+// force, adopt and wanted. (A force asks one server after the other: it must not take votes from a holder whose broker
+// hears.)
 #pragma once
 
 #include <array>

@@ -85,6 +85,7 @@ export interface LockSpec {
   reentrant: boolean;
   resume: boolean;
   minHold: Duration | undefined;
+  tellWanted: boolean;
 }
 
 export interface LockSpec_MetadataEntry {
@@ -216,6 +217,7 @@ function createBaseLockSpec(): LockSpec {
     reentrant: false,
     resume: false,
     minHold: undefined,
+    tellWanted: false,
   };
 }
 
@@ -268,6 +270,9 @@ export const LockSpec: MessageFns<LockSpec> = {
     }
     if (message.minHold !== undefined) {
       Duration.encode(message.minHold, writer.uint32(138).fork()).join();
+    }
+    if (message.tellWanted !== false) {
+      writer.uint32(144).bool(message.tellWanted);
     }
     return writer;
   },
@@ -414,6 +419,14 @@ export const LockSpec: MessageFns<LockSpec> = {
             }
 
             message.minHold = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 18: {
+            if (tag !== 144) {
+              break;
+            }
+
+            message.tellWanted = reader.bool();
             continue;
           }
         }

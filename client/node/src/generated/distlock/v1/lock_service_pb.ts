@@ -40,6 +40,7 @@ export interface HoldResponse {
     | { $case: "lost"; lost: LeaseLost }
     | { $case: "draining"; draining: BrokerDraining }
     | { $case: "released"; released: LeaseReleased }
+    | { $case: "wanted"; wanted: LeaseWanted }
     | undefined;
 }
 
@@ -121,6 +122,7 @@ export interface SessionEvent {
     | { $case: "draining"; draining: BrokerDraining }
     | { $case: "downgraded"; downgraded: LeaseDowngraded }
     | { $case: "authenticated"; authenticated: Authenticated }
+    | { $case: "wanted"; wanted: LeaseWanted }
     | undefined;
 }
 
@@ -180,6 +182,10 @@ export interface LeaseAtRisk {
   validFor: Duration | undefined;
   cause: string;
   sinceGranted: Duration | undefined;
+}
+
+export interface LeaseWanted {
+  lease: LeaseRef | undefined;
 }
 
 export interface LeaseLost {
@@ -395,6 +401,9 @@ export const HoldResponse: MessageFns<HoldResponse> = {
       case "released":
         LeaseReleased.encode(message.event.released, writer.uint32(58).fork()).join();
         break;
+      case "wanted":
+        LeaseWanted.encode(message.event.wanted, writer.uint32(66).fork()).join();
+        break;
     }
     return writer;
   },
@@ -466,6 +475,14 @@ export const HoldResponse: MessageFns<HoldResponse> = {
             }
 
             message.event = { $case: "released", released: LeaseReleased.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.event = { $case: "wanted", wanted: LeaseWanted.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -1222,6 +1239,9 @@ export const SessionEvent: MessageFns<SessionEvent> = {
       case "authenticated":
         Authenticated.encode(message.event.authenticated, writer.uint32(106).fork()).join();
         break;
+      case "wanted":
+        LeaseWanted.encode(message.event.wanted, writer.uint32(114).fork()).join();
+        break;
     }
     return writer;
   },
@@ -1341,6 +1361,14 @@ export const SessionEvent: MessageFns<SessionEvent> = {
             }
 
             message.event = { $case: "authenticated", authenticated: Authenticated.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.event = { $case: "wanted", wanted: LeaseWanted.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -2010,6 +2038,52 @@ export const LeaseAtRisk: MessageFns<LeaseAtRisk> = {
             }
 
             message.sinceGranted = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseLeaseWanted(): LeaseWanted {
+  return { lease: undefined };
+}
+
+export const LeaseWanted: MessageFns<LeaseWanted> = {
+  encode(message: LeaseWanted, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.lease !== undefined) {
+      LeaseRef.encode(message.lease, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): LeaseWanted {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseLeaseWanted();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.lease = LeaseRef.decode(reader, reader.uint32());
             continue;
           }
         }
