@@ -419,8 +419,8 @@ type LockSpec struct {
 	MinHold *durationpb.Duration `protobuf:"bytes,17,opt,name=min_hold,json=minHold,proto3" json:"min_hold,omitempty"`
 	// The stream hears LeaseWanted, at most ten times a second for a lease, when a request begins to wait for the lock,
 	// or was just refused it as one try. A refusal with LIMIT_MISMATCH through another broker is not told of. LeaseWanted
-	// is a hint: it may be lost, may come late, and changes nothing of the lease. Hold and Session only, not with min_hold,
-	// and only where SessionOpened.features contain "wanted".
+	// is a hint: it may be lost, may come late, and changes nothing of the lease. Hold and Session only, not with
+	// min_hold, and only where SessionOpened.features contain "wanted".
 	TellWanted    bool `protobuf:"varint,18,opt,name=tell_wanted,json=tellWanted,proto3" json:"tell_wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
