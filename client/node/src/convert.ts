@@ -156,6 +156,7 @@ export function specOf(lock: LockRequest): wire.LockSpec {
     reentrant: lock.reentrant ?? false,
     resume: lock.resume ?? false,
     minHold: duration('minHold'),
+    tellWanted: false,
   };
 }
 
