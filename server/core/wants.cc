@@ -11,7 +11,8 @@ namespace distlock::core {
 void Wants::OnHolders(const LockName& name, const std::vector<HolderView>& holders) {
   for (const HolderView& holder : holders) {
     const bool is_blocked = holder.owner == OwnerId{};  // by what a holder has left, with all that it said of itself
-    if (holder.wanted_by != 0 && !is_blocked) Tell(name, holder.owner, holder.token, holder.wanted_by);
+    if (holder.wanted_by == 0 || holder.token == 0 || is_blocked) continue;
+    Tell(name, holder.owner, holder.token, holder.wanted_by);
   }
 }
 

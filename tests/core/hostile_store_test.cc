@@ -37,6 +37,7 @@ class HostileStore {
                       .ttl = Time(),
                       .lock_delay = Time(),
                       .time_left = Time(),
+                      .wanted_by = Roll(2),
                       .info = ""};
   }
 
@@ -46,7 +47,7 @@ class HostileStore {
     if (Roll(4) != 0) holders.push_back(Holder(t));
     if (Roll(4) == 0) holders.push_back(Holder(t));
     const auto left = Roll(2) == 0 ? std::optional(Time()) : std::nullopt;
-    switch (Roll(11)) {
+    switch (Roll(12)) {
       case 0:
         return AcquireQueued{length, holders, length, left, Roll(3)};
       case 1:
@@ -71,6 +72,8 @@ class HostileStore {
         return StoreFailed{Pick({FailureKind::kFull, FailureKind::kUnavailable, FailureKind::kNotSent}), "odd"};
       case 9:
         return AcquireMismatch{Pick({Mode::kShared, Mode::kPermit}), length};
+      case 10:
+        return WantedDone{Roll(2) == 0, length};
       default:
         return AcquireGranted{random_(), Clock(t), Difference()};
     }
@@ -84,6 +87,7 @@ void Call(Table& t, HostileStore& store, SessionId session) {
   auto want = t.Want(session, session, "a", static_cast<int>(1000 + session));
   want.detached = store.Roll(2) == 0;
   want.max_hold = store.Pick<Duration>({Duration::zero(), seconds(5), hours(24 * 3650)});
+  want.tell_wanted = !want.detached && store.Roll(2) == 0;
   if (want.detached) return t.Do(want);
   t.Open(session, store.Pick({SessionKind::kSession, SessionKind::kHold}));
   t.Do(want);
@@ -114,6 +118,7 @@ TEST(HostileStore, IsSurvived) {
         t.Do(GrantNotice{Name("a"), store.Who(), store.Roll(99), store.Clock(t), store.Time(),
                          t.now - store.Difference()});
       }
+      if (store.Roll(3) == 0) t.Do(WantedNotice{Name("a"), store.Who(), store.Roll(99)});
       if (store.Roll(30) == 0) t.Do(StoreClockStep{store.Difference()});
       if (store.Roll(9) == 0) t.Do(StreamEnded{store.Roll(step) + 1});
       t.now += milliseconds(store.Roll(3000));

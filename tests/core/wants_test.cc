@@ -92,7 +92,7 @@ TEST(Wants, EachOfSeveralHoldersIsToldAndABlockIsNobody) {
   Holding t;
   HolderView block = HolderOf(0, 80);
   block.owner = {};
-  t.Tries(20, {block, HolderOf(5, 77), HolderOf(6, 78, 0), HolderOf(1)});
+  t.Tries(20, {block, HolderOf(5, 77), HolderOf(6, 78, 0), HolderOf(8, 0), HolderOf(1)});
   EXPECT_EQ(t.Take<StoreWanted>().owner, Owner(5));
   EXPECT_EQ(t.Count<StoreWanted>(), 0u);
   EXPECT_EQ(t.Events<Wanted>(), 1u);
