@@ -6,10 +6,10 @@
 namespace distlock::core {
 namespace {
 
-constexpr uint64_t kToken = 42;
+constexpr uint64_t kTokenHeld = 42;
 constexpr uint64_t kThrough = 0xb2;  // a broker's number
 
-HolderView HolderOf(int owner, uint64_t token = kToken, uint64_t wanted_by = kThrough) {
+HolderView HolderOf(int owner, uint64_t token = kTokenHeld, uint64_t wanted_by = kThrough) {
   return {.owner = Owner(owner), .token = token, .ttl = kT, .time_left = seconds(9), .wanted_by = wanted_by};
 }
 
@@ -21,7 +21,7 @@ struct Holding : Several {
     Acquire want = Want(kind == SessionKind::kHold ? 3 : 1, 7, "a", 1);
     want.tell_wanted = tell_wanted;
     Do(want);
-    EXPECT_EQ(GrantNext(kToken).tell_wanted, tell_wanted);
+    EXPECT_EQ(GrantNext(kTokenHeld).tell_wanted, tell_wanted);
     notes.clear();
   }
   // Session 2 begins to wait for it, and is shown these holders.
@@ -45,7 +45,7 @@ TEST(Wants, AWaiterAndAOneTryTellTheHolder) {
     const auto wanted = t.Event<Wanted>(1, 7);
     EXPECT_EQ(wanted.name, Name("a"));
     EXPECT_EQ(wanted.owner, Owner(1));
-    EXPECT_EQ(wanted.token, kToken);
+    EXPECT_EQ(wanted.token, kTokenHeld);
     EXPECT_EQ(t.Count<StoreWanted>(), 0u) << "its broker is this one";
     EXPECT_EQ(t.Events<Wanted>(), 0u) << "once";
   }
@@ -69,8 +69,8 @@ TEST(Wants, AHoldIsTold) {
 TEST(Wants, AHolderThatDidNotAskCostsNothing) {
   Holding t(/*tell_wanted=*/false);
   const size_t timers = t.broker.Stats().timers;
-  t.Tries(20, {HolderOf(1, kToken, 0)});
-  t.Tries(21, {HolderOf(5, kToken, 0)});
+  t.Tries(20, {HolderOf(1, kTokenHeld, 0)});
+  t.Tries(21, {HolderOf(5, kTokenHeld, 0)});
   EXPECT_EQ(t.broker.Stats().timers, timers);
   EXPECT_EQ(t.broker.Stats().ops, 0u);
   EXPECT_EQ(t.Events<Wanted>() + t.Count<StoreWanted>(), 0u);
@@ -124,13 +124,13 @@ TEST(Wants, TheLastWishIsToldOfAfterThePace) {
 
 TEST(Wants, ANoticeIsForTheGrantThatItNames) {
   Holding t;
-  t.Do(WantedNotice{Name("a"), Owner(1), kToken + 1});
-  t.Do(WantedNotice{Name("a"), Owner(5), kToken});
+  t.Do(WantedNotice{Name("a"), Owner(1), kTokenHeld + 1});
+  t.Do(WantedNotice{Name("a"), Owner(5), kTokenHeld});
   EXPECT_EQ(t.Events<Wanted>(), 0u);
-  t.Do(WantedNotice{Name("a"), Owner(1), kToken});
+  t.Do(WantedNotice{Name("a"), Owner(1), kTokenHeld});
   t.Event<Wanted>(1, 7);
   Holding plain(/*tell_wanted=*/false);
-  plain.Do(WantedNotice{Name("a"), Owner(1), kToken});
+  plain.Do(WantedNotice{Name("a"), Owner(1), kTokenHeld});
   EXPECT_EQ(plain.Events<Wanted>(), 0u) << "it did not ask";
 }
 
@@ -139,7 +139,7 @@ TEST(Wants, ALeaseThatIsOverIsNotToldOf) {
     Holding t;
     if (is_released) t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
     if (!is_released) t.Do(StreamEnded{1});
-    t.Do(WantedNotice{Name("a"), Owner(1), kToken});
+    t.Do(WantedNotice{Name("a"), Owner(1), kTokenHeld});
     EXPECT_EQ(t.Events<Wanted>(), 0u);
   }
 }
@@ -151,9 +151,9 @@ TEST(Wants, EachRequestThatHasAReentrantLeaseIsTold) {
     want.reentry = "me";
     want.tell_wanted = true;
     t.Do(want);
-    if (request == 7) t.GrantNext(kToken);
+    if (request == 7) t.GrantNext(kTokenHeld);
   }
-  t.Do(WantedNotice{Name("a"), Owner(7), kToken});
+  t.Do(WantedNotice{Name("a"), Owner(7), kTokenHeld});
   t.Event<Wanted>(1, 7);
   t.Event<Wanted>(1, 8);
 }
@@ -192,11 +192,11 @@ TEST(Wants, ALeaseThatWasHandedOnAsksWhoWaits) {
     want.tell_wanted = true;
     t.Do(want);
     t.QueueNext();
-    t.Do(GrantNotice{Name("a"), Owner(1), kToken, t.StoreNow(), kT, t.now});
+    t.Do(GrantNotice{Name("a"), Owner(1), kTokenHeld, t.StoreNow(), kT, t.now});
     t.Event<Granted>(1, 7);
     const auto ask = t.Take<StoreWanted>();
     EXPECT_EQ(ask.owner, Owner(1));
-    EXPECT_EQ(ask.token, kToken);
+    EXPECT_EQ(ask.token, kTokenHeld);
     EXPECT_EQ(ask.through, 0u) << "this broker";
     t.Reply(ask.op, WantedDone{true, waiting});
     EXPECT_EQ(t.Events<Wanted>(), waiting == 0 ? 0u : 1u);
@@ -213,7 +213,7 @@ TEST(Wants, ALeaseThatIsGrantedAtOnceAsksNothing) {
       t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"reset"});
       t.Pass(seconds(1));
     }
-    t.GrantNext(kToken);
+    t.GrantNext(kTokenHeld);
     EXPECT_EQ(t.Count<StoreWanted>(), answers ? 0u : 1u) << "others may have waited since an earlier attempt";
   }
 }
@@ -222,7 +222,7 @@ TEST(Wants, ALeaseThatDidNotAskIsNotAskedAbout) {
   Several t;
   t.Do(t.Want(1, 7, "a", 1));
   t.QueueNext();
-  t.Do(GrantNotice{Name("a"), Owner(1), kToken, t.StoreNow(), kT, t.now});
+  t.Do(GrantNotice{Name("a"), Owner(1), kTokenHeld, t.StoreNow(), kT, t.now});
   EXPECT_EQ(t.Events<Granted>(), 1u);
   EXPECT_EQ(t.Count<StoreWanted>(), 0u);
 }
@@ -233,7 +233,7 @@ TEST(Wants, AnAdoptedLeaseAsksWhoWaits) {
              .request = 7,
              .name = Name("a"),
              .from = Owner(5),
-             .token = kToken,
+             .token = kTokenHeld,
              .owner = Owner(6),
              .ttl = kT,
              .tell_wanted = true,
@@ -253,7 +253,7 @@ TEST(Wants, AnAnswerAboutALeaseThatIsOverTellsNobody) {
   want.tell_wanted = true;
   t.Do(want);
   t.QueueNext();
-  t.Do(GrantNotice{Name("a"), Owner(1), kToken, t.StoreNow(), kT, t.now});
+  t.Do(GrantNotice{Name("a"), Owner(1), kTokenHeld, t.StoreNow(), kT, t.now});
   const auto ask = t.Take<StoreWanted>();
   t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
   t.Reply(ask.op, WantedDone{true, 1});

@@ -14,16 +14,16 @@
 namespace distlock::store {
 namespace {
 
-constexpr char kOwnerHex[] = "0102030405060708090a0b0c0d0e0f10";
+constexpr char kHolderHex[] = "0102030405060708090a0b0c0d0e0f10";
 
-Codec MakeCodec() {
+Codec CodecOfABroker() {
   LockOptions options;
   options.broker_id = "00000000000000b1";
   return Codec(options, sim::KnownClock());
 }
 
 std::vector<std::string> ArgvOf(const core::StoreCommand& command) {
-  const ReplyPtr argv = Parse(MakeCodec().Encode(command).bytes);
+  const ReplyPtr argv = Parse(CodecOfABroker().Encode(command).bytes);
   std::vector<std::string> args;
   for (size_t i = 7; i < argv->elements; ++i) args.emplace_back(Text(*argv->element[i]));  // behind the keys
   return args;
@@ -31,15 +31,15 @@ std::vector<std::string> ArgvOf(const core::StoreCommand& command) {
 
 Decoded DecodeWanted(const std::string& bytes) {
   const ReplyPtr reply = Parse(bytes);
-  return MakeCodec().Decode({core::Verb::kWanted, 7, 0}, *reply);
+  return CodecOfABroker().Decode({core::Verb::kWanted, 7, 0}, *reply);
 }
 
 TEST(WantedCodec, TheCommandNamesTheGrantAndTheBroker) {
-  const core::OwnerId owner = *ParseOwner(kOwnerHex);
+  const core::OwnerId owner = *ParseOwner(kHolderHex);
   core::StoreWanted wanted{.op = 7, .name = core::LockName::Encode("ns", "k"), .owner = owner, .token = 42};
-  EXPECT_THAT(ArgvOf(wanted), testing::ElementsAre(kOwnerHex, "42", "00000000000000b1", "00000000000000b1"));
+  EXPECT_THAT(ArgvOf(wanted), testing::ElementsAre(kHolderHex, "42", "00000000000000b1", "00000000000000b1"));
   wanted.through = 0xfedcba9876543210;
-  EXPECT_THAT(ArgvOf(wanted), testing::ElementsAre(kOwnerHex, "42", "fedcba9876543210", "00000000000000b1"));
+  EXPECT_THAT(ArgvOf(wanted), testing::ElementsAre(kHolderHex, "42", "fedcba9876543210", "00000000000000b1"));
 }
 
 TEST(WantedCodec, AnAcquireSaysIfItsHolderIsTold) {
@@ -48,7 +48,7 @@ TEST(WantedCodec, AnAcquireSaysIfItsHolderIsTold) {
   EXPECT_THAT(ArgvOf(acquire), testing::Contains("h9000;i"));
   acquire.tell_wanted = true;
   EXPECT_THAT(ArgvOf(acquire), testing::Contains("h9000;w00000000000000b1;i"));
-  EXPECT_THAT(MakeCodec().EncodeBatch({acquire}).bytes, testing::HasSubstr(";h9000;w00000000000000b1;i"));
+  EXPECT_THAT(CodecOfABroker().EncodeBatch({acquire}).bytes, testing::HasSubstr(";h9000;w00000000000000b1;i"));
 }
 
 TEST(WantedCodec, Answers) {
@@ -68,16 +68,16 @@ TEST(WantedCodec, Answers) {
 }
 
 TEST(WantedCodec, Notice) {
-  const auto input = Codec::DecodeNotice(Cat("ns/a\nwanted;", kOwnerHex, ";43"));
+  const auto input = Codec::DecodeNotice(Cat("ns/a\nwanted;", kHolderHex, ";43"));
   ASSERT_TRUE(input && std::holds_alternative<core::WantedNotice>(*input));
   const auto& wanted = std::get<core::WantedNotice>(*input);
   EXPECT_EQ(wanted.name, core::LockName::Encode("ns", "a"));
-  EXPECT_EQ(wanted.owner, *ParseOwner(kOwnerHex));
+  EXPECT_EQ(wanted.owner, *ParseOwner(kHolderHex));
   EXPECT_EQ(wanted.token, 43u);
   for (const std::string& bad :
-       {std::string("ns/a\nwanted;"), std::string("ns/a\nwanted;ab;1"), Cat("ns/a\nwanted;", kOwnerHex),
-        Cat("ns/a\nwanted;", kOwnerHex, ";0"), Cat("ns/a\nwanted;", kOwnerHex, ";x"),
-        Cat("ns/a\nwanted;", kOwnerHex, ";1;2"), Cat("wanted;", kOwnerHex, ";43")}) {
+       {std::string("ns/a\nwanted;"), std::string("ns/a\nwanted;ab;1"), Cat("ns/a\nwanted;", kHolderHex),
+        Cat("ns/a\nwanted;", kHolderHex, ";0"), Cat("ns/a\nwanted;", kHolderHex, ";x"),
+        Cat("ns/a\nwanted;", kHolderHex, ";1;2"), Cat("wanted;", kHolderHex, ";43")}) {
     EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
   }
 }
