@@ -15,8 +15,8 @@ namespace distlock::store {
 
 inline constexpr size_t kBrokerIdDigits = 16;
 
-inline std::string WithWantedBy(bool tell_wanted, std::string_view broker_id, const std::string& info) {
-  return tell_wanted ? Cat("w", broker_id, ";", info) : info;
+inline std::string WithWantedBy(std::string_view broker_id, std::string_view info) {
+  return Cat("w", broker_id, ";", info);
 }
 
 // Takes the number off the front; 0: there is none, and nothing is taken.

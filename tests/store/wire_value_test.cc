@@ -84,12 +84,11 @@ TEST(WireValue, WhoTellsAHolderThatItsLockIsWantedIsNoPartOfItsInfo) {
 
 TEST(WireValue, TheNumberOfABrokerIsItsId) {
   for (const std::string id : {"00000000000000b2", "fedcba9876543210", "0000000000000001"}) {
-    const std::string stored = WithWantedBy(true, id, "i");
+    const std::string stored = WithWantedBy(id, "i");
     std::string_view info = stored;
     EXPECT_EQ(BrokerIdOf(TakeWantedBy(info)), id);
     EXPECT_EQ(info, "i");
   }
-  EXPECT_EQ(WithWantedBy(false, "00000000000000b2", "i"), "i") << "no byte more";
 }
 
 TEST(Keys, PatternsEscapeWhatGlobsMean) {

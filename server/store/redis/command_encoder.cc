@@ -22,7 +22,8 @@ constexpr size_t kUsualBatchBytes = 200;
 constexpr int64_t kMaxWatchedWaiters = 100;
 
 std::string InfoOf(const core::StoreAcquire& in, const LockOptions& options) {
-  return StoredInfo(in.min_hold, in.max_hold, WithWantedBy(in.tell_wanted, options.broker_id, in.info));
+  if (!in.tell_wanted) return StoredInfo(in.min_hold, in.max_hold, in.info);
+  return StoredInfo(in.min_hold, in.max_hold, WithWantedBy(options.broker_id, in.info));
 }
 
 struct Encoder {
@@ -187,7 +188,9 @@ struct Encoder {
   Encoded operator()(const core::StoreAdopt& in) const {
     CommandBuilder command = CallOnLock(lua::kAdopt, keys, in.name);
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
-    command.Arg(WantText(in.want)).Arg(WithWantedBy(in.tell_wanted, options.broker_id, in.info)).Arg(HoldOff());
+    command.Arg(WantText(in.want))
+        .Arg(in.tell_wanted ? WithWantedBy(options.broker_id, in.info) : in.info)
+        .Arg(HoldOff());
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
   }
 

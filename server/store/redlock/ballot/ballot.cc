@@ -15,7 +15,7 @@ constexpr Duration kFirstPatience = std::chrono::milliseconds(300);
 // Marks stand in front of it.
 template <typename Command>
 void WriteWantedBy(Command& command, const std::string& broker_id) {
-  command.info = WithWantedBy(std::exchange(command.tell_wanted, false), broker_id, command.info);
+  if (std::exchange(command.tell_wanted, false)) command.info = WithWantedBy(broker_id, command.info);
 }
 
 }  // namespace
