@@ -101,6 +101,10 @@ class World {
         return callers_.Watch(Key());
       case 3:
         return Step(core::ChangeNotice{core::LockName::Encode("default", Key())});
+      case 4: {
+        const core::GrantNotice grant = store_.Notice(bytes_, now_);
+        return Step(core::WantedNotice{grant.name, grant.owner, grant.token});
+      }
       default:
         return Step(Tick{});
     }
@@ -117,6 +121,7 @@ class World {
     if ((bits & 4) != 0) spec.mutable_max_hold()->set_seconds(bytes_.Below(16));
     if ((bits & 8) != 0) spec.mutable_lock_delay()->set_seconds(bytes_.Below(8));
     if ((bits & 16) != 0) spec.set_on_disconnect(static_cast<v1::OnDisconnect>(bytes_.Below(4)));
+    spec.set_tell_wanted((bits & 32) != 0);
     return spec;
   }
 
@@ -163,6 +168,7 @@ class World {
     v1::AcquireRequest request;
     *request.add_locks() = Spec();
     if (bytes_.Below(8) == 0) *request.add_locks() = Spec();
+    for (v1::LockSpec& spec : *request.mutable_locks()) spec.clear_tell_wanted();
     if (bytes_.Flag()) request.set_request_id(std::string(16, static_cast<char>('a' + bytes_.Below(3))));
     callers_.Acquire(request);
   }

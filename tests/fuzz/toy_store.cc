@@ -85,6 +85,7 @@ core::HolderView ToyStore::Holder(Bytes& bytes, Instant now) {
   view.ttl = Span(bytes);
   view.lock_delay = Span(bytes);
   view.time_left = Span(bytes);
+  view.wanted_by = view.token % 3;
   view.info = bytes.Text();
   return view;
 }
