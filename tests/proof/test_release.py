@@ -241,7 +241,7 @@ def test_what_makes_no_sense_is_refused(place, args, sentence):
     ("caught  after 37     seeds  01-renewal-counted-from-its-answer  (I1: two)", ("01-renewal-counted-from-its-answer",
                                                                                    True, "caught after 37 seeds")),
     ("not caught in 20000     seeds  00-nothing-is-wrong", ("00-nothing-is-wrong", True, "not caught in 20000 seeds")),
-    ("MISSED  in 20000 seeds     115-a-bug  (no world shows it)", ("115-a-bug", False, "MISSED in 20000 seeds")),
+    ("MISSED  in 20000 seeds     115-a-bug  (no simulation shows it)", ("115-a-bug", False, "MISSED in 20000 seeds")),
     ("CAUGHT after 3 seeds       00-nothing-is-wrong  (I1: two)", ("00-nothing-is-wrong", False,
                                                                    "CAUGHT after 3 seeds")),
     ("DOES NOT BUILD             115-a-bug  (see above)", None),
