@@ -247,7 +247,7 @@ def test_what_makes_no_sense_is_refused(place, args, sentence):
     ("DOES NOT BUILD             115-a-bug  (see above)", None),
     ("caught 3 of 4, median 12 seeds, in 100 s", None),
 ])
-def test_rows_of_the_museum_are_read(line, told):
+def test_rows_of_the_mutations_are_read(line, told):
     mutations = next(stage for stage in STAGES if stage.name == "mutations")
     assert mutations.read(line) == told
     passed = [{"passed": True, "rows": ["1"], "said": f"caught after {needed} seeds"} for needed in (1, 1001, 1002)]
