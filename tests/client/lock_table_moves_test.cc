@@ -72,6 +72,16 @@ TEST_F(MovesTest, ANewPromiseReplacesTheFormerAlsoWhenItIsShorter) {
   EXPECT_EQ(Drain(kNext), (Strings{"heartbeat 1", "lapsed 4"}));
 }
 
+TEST_F(MovesTest, AMaxHoldThatEndsAnAdoptedLeaseIsReleasedToo) {
+  const LeasePtr lease = Held("a");
+  DrainAndOpen();
+  SayGranted(4, kNext);
+  Drain(kNext);
+  Say("id: 4 lost { reason: LOST_REASON_MAX_HOLD }", kNext);
+  EXPECT_EQ(lease->cause, EndCause::kMaxHold);
+  EXPECT_EQ(Drain(kNext), Strings{"lapsed 4"}) << "its broker would keep it for the former promise";
+}
+
 TEST_F(MovesTest, AcksOfEachSessionSpeakForItsOwnLeases) {
   const LeasePtr moved = Held("a");
   const LeasePtr left = Held("b");

@@ -263,6 +263,9 @@ void LockTable::OnLost(const LeasePtr& lease, const v1::LeaseLost& lost, int64_t
     lease->link = nullptr;  // by the move that is under way: no later ack of this session speaks for the lease
   } else if (held && lost.reason() == v1::LOST_REASON_DRAINED && moves_.Survives(*lease, now_ns)) {
     moves_.Orphan(*lease, lost.message());
+  } else if (held && lost.reason() == v1::LOST_REASON_MAX_HOLD && !lease->moved.empty()) {
+    // The broker that adopted it keeps the lock for the former promise, until its client says that belief has ended.
+    held_.End(lease, EndCause::kMaxHold, lost.message(), /*gone=*/false, fx);
   } else {
     OnGone(lease, ToEndCause(lost.reason()), lost.message(), fx);
   }
