@@ -263,17 +263,17 @@ void LockTable::OnLost(const LeasePtr& lease, const v1::LeaseLost& lost, int64_t
     lease->link = nullptr;  // by the move that is under way: no later ack of this session speaks for the lease
   } else if (held && lost.reason() == v1::LOST_REASON_DRAINED && moves_.Survives(*lease, now_ns)) {
     moves_.Orphan(*lease, lost.message());
-  } else if (held && lost.reason() == v1::LOST_REASON_MAX_HOLD && !lease->moved.empty()) {
-    // The broker that adopted it keeps the lock for the former promise, until its client says that belief has ended.
-    held_.End(lease, EndCause::kMaxHold, lost.message(), /*gone=*/false, fx);
   } else {
     OnGone(lease, ToEndCause(lost.reason()), lost.message(), fx);
   }
 }
 
-// Its session does not have it any more.
+// Its session does not have it any more. A broker that adopted it may keep the lock after max_hold for a former promise,
+// until its client says that belief has ended.
 void LockTable::OnGone(const LeasePtr& lease, EndCause cause, const std::string& message, Effects& fx) {
-  if (lease->phase == Lease::Phase::kHeld) return held_.End(lease, cause, message, /*gone=*/true, fx);
+  if (lease->phase == Lease::Phase::kHeld) {
+    return held_.End(lease, cause, message, /*gone=*/cause != EndCause::kMaxHold, fx);
+  }
   if (lease->phase != Lease::Phase::kGranted) return;
   Request& request = *lease->request;
   lease->phase = Lease::Phase::kEnded;

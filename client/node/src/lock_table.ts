@@ -330,7 +330,9 @@ export class LockTable extends MovingTable {
 
   private onGone(lease: Lease | undefined, cause: string, message: string): void {
     if (lease?.phase === Phase.HELD) {
-      this.lose(lease, cause, message, true);
+      // A broker that adopted it may keep the lock after max_hold for a former promise, until its client says that
+      // belief has ended.
+      this.lose(lease, cause, message, cause !== 'MAX_HOLD');
     } else if (lease?.phase === Phase.GRANTED) {
       this.withdraw(lease.request, lease);
       this.refuse(lease.request, {reason: 'LEASE_LOST', message: `lost before use: ${message}`});

@@ -318,9 +318,10 @@ class LockTable(MovingTable):
             self._on_gone(lease, _convert.lost_reason(lost.reason), lost.message, fx)
 
     def _on_gone(self, lease: Lease, cause: str, message: str, fx: Effects) -> None:
-        """Its session does not have the lease any more."""
+        """Its session does not have the lease any more. A broker that adopted it may keep the lock after max_hold for a
+        former promise, until its client says that belief has ended."""
         if lease.phase == Phase.HELD:
-            self.end(lease, cause, message, fx, gone=True)
+            self.end(lease, cause, message, fx, gone=cause != "MAX_HOLD")
         elif lease.phase == Phase.GRANTED:
             lease.phase = Phase.ENDED
             self.refuse(lease.request, Refused("LEASE_LOST", f"lost before use: {message}"), fx, withdraw=True)

@@ -650,7 +650,9 @@ impl Table {
 
     fn on_gone(&mut self, l: usize, id: i64, cause: &'static str, why: &str) {
         if self.held_by(l, id).is_some() {
-            self.end(id, cause, why, true, None);
+            // A broker that adopted it may keep the lock after max_hold for a former promise, until its client says
+            // that belief has ended.
+            self.end(id, cause, why, cause != "MAX_HOLD", None);
         } else if let Some((_, first, _)) = self.request_of(id).filter(|found| found.0.link == Some(l)) {
             self.refuse(first, Refusal::new("LEASE_LOST", format!("lost before use: {why}")));
         }

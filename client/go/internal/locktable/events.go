@@ -243,10 +243,11 @@ func (t *Table) turnAway(link *Link, request *Request, refusal *Refusal, now tim
 	return true
 }
 
-// onGone: its session does not have the lease any more.
+// onGone: its session does not have the lease any more. A broker that adopted it may keep the lock after max_hold for a
+// former promise, until its client says that belief has ended.
 func (t *Table) onGone(lease *Lease, cause, message string, fx *Effects) {
 	if lease.Phase() == Held {
-		t.end(lease, cause, message, true, nil, fx)
+		t.end(lease, cause, message, cause != "MAX_HOLD", nil, fx)
 		return
 	}
 	lease.phase.Store(int32(Ended))

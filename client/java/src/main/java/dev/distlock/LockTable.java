@@ -329,7 +329,9 @@ final class LockTable extends LeaseMoves {
   /** Its session does not have the lease any more. */
   private void onGone(Lease lease, LossCause cause, String message) {
     if (lease.isHeld()) {
-      end(lease, cause, message, true, null);
+      // A broker that adopted it may keep the lock after max_hold for a former promise, until its client says that
+      // belief has ended.
+      end(lease, cause, message, cause != LossCause.MAX_HOLD, null);
       return;
     }
     lease.phase = Lease.Phase.ENDED;
