@@ -268,8 +268,8 @@ void LockTable::OnLost(const LeasePtr& lease, const v1::LeaseLost& lost, int64_t
   }
 }
 
-// Its session does not have it any more. A broker that adopted it may keep the lock after max_hold for a former promise,
-// until its client says that belief has ended.
+// Its session does not have it any more. A broker that adopted it may keep the lock after max_hold for a former
+// promise, until its client says that belief has ended.
 void LockTable::OnGone(const LeasePtr& lease, EndCause cause, const std::string& message, Effects& fx) {
   if (lease->phase == Lease::Phase::kHeld) {
     return held_.End(lease, cause, message, /*gone=*/cause != EndCause::kMaxHold, fx);
