@@ -77,6 +77,11 @@ class ClientQueues {
   int64_t FreeingTime(int64_t lease) const {
     const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
     if (index_.fates[static_cast<size_t>(lease)].released != kNotSeen) return terms.min_hold_ns;
+    return PromiseTime(terms);
+  }
+
+  // The same of one that nobody releases.
+  int64_t PromiseTime(const LeaseTerms& terms) const {
     // A broker whose waiter was not the next one finds out at the end of the ttl that it knows of: of an earlier
     // holder, perhaps.
     const int64_t known_ttl = std::max(terms.ttl_ns, index_.history.longest_ttl_ns);
@@ -112,16 +117,15 @@ class ClientQueues {
       if (tenure.lock != lock || told == kNotSeen || told >= end || told < since || tenure.ended != told) continue;
       due = std::max(due, std::max(told, index_.TroubledUntil(end)) + index_.Slack(end) + FreeingTime(tenure.lease));
     }
-    // A client that gave up may have been granted the lock at that instant: it never heard, and its broker waits out
-    // its promise.
+    // A client that gave up, or asked another broker, may have been granted the lock at that instant: it never heard,
+    // and the broker waits out its promise, or keeps the lock for another try.
     for (size_t i = 0; i < index_.fates.size(); ++i) {
       const Fate& fate = index_.fates[i];
-      if (index_.history.leases[i].lock != lock || fate.gave_up == kNotSeen || fate.gave_up >= end || fate.told >= 0) {
-        continue;
-      }
-      const int64_t freed = FreeingTime(static_cast<int64_t>(i));
-      if (fate.gave_up + freed < since) continue;
-      due = std::max(due, std::max(fate.gave_up, index_.TroubledUntil(end)) + index_.Slack(end) + freed);
+      const int64_t left = fate.told < 0 ? std::max(fate.gave_up, fate.moved_on) : fate.moved_on;
+      if (index_.history.leases[i].lock != lock || left == kNotSeen || left >= end) continue;
+      const int64_t freed = PromiseTime(index_.history.leases[i]);
+      if (left + freed < since) continue;
+      due = std::max(due, std::max(left, index_.TroubledUntil(end)) + index_.Slack(end) + freed);
     }
     if (end <= due) return true;
     report_.Add("I5", lock, {lease, last}, end,

@@ -18,6 +18,7 @@ enum class RecordKind : uint8_t {
   // request under its request_id has the number of the first request.
   kAsked,     // [value: max_wait in ns; -1 unbounded, 0 one try]
   kGaveUp,    // it cancelled, or its call or stream ended before an answer; a grant may still come
+  kMovedOn,   // it asks another broker; a grant through the one that it left may still come, and is kept a while
   kRefused,   // [code: core::RefusalReason]
   kGranted,   // `token`; the client received the grant
   kBelieves,  // the deadline is `until_ns` from now on, until another record changes it; may be earlier than before

@@ -76,6 +76,7 @@ class HistoryBuilder {
     return lease;
   }
   void AsksAgain(int64_t at, int64_t lease) { Add(at, RecordKind::kAsked, lease, {.value = -1}); }
+  void MovesOn(int64_t at, int64_t lease) { Add(at, RecordKind::kMovedOn, lease); }
   void GivesUp(int64_t at, int64_t lease) { Add(at, RecordKind::kGaveUp, lease); }
   void Refused(int64_t at, int64_t lease, core::RefusalReason reason = core::RefusalReason::kLockHeld) {
     Add(at, RecordKind::kRefused, lease, {.code = static_cast<uint8_t>(reason)});

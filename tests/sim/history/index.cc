@@ -58,6 +58,9 @@ void Index::Read(const Record& record, int32_t number) {
     case RecordKind::kGaveUp:
       fate->gave_up = record.at_ns;
       return Answer(*fate, record.at_ns);
+    case RecordKind::kMovedOn:
+      fate->moved_on = record.at_ns;
+      return;
     case RecordKind::kRefused:
       return Answer(*fate, record.at_ns);
     case RecordKind::kGranted:

@@ -50,6 +50,7 @@ struct Fate {
   int64_t asked = kNotSeen;
   int64_t max_wait = -1;
   int64_t gave_up = kNotSeen;
+  int64_t moved_on = kNotSeen;  // the last time that it asked another broker
   int64_t answered = kNotSeen;  // granted, refused, or given up
   int64_t released = kNotSeen;  // the store has confirmed it
   int64_t yielded = kNotSeen;   // it does not rely on being alone any more

@@ -13,9 +13,10 @@ using Names = std::span<const std::string_view>;
 }  // namespace
 
 Names KindNames() {
-  static constexpr std::array<std::string_view, 20> kNames = {
-      "asked",    "gave_up", "refused", "granted",    "believes", "ended", "released", "wrote",  "yields", "queued",
-      "unqueued", "took",    "freed",   "downgraded", "forced",   "fault", "forgot",   "healed", "quiet",  "left"};
+  static constexpr std::array<std::string_view, 21> kNames = {
+      "asked",      "gave_up", "moved_on", "refused", "granted",  "believes", "ended",
+      "released",   "wrote",   "yields",   "queued",  "unqueued", "took",     "freed",
+      "downgraded", "forced",  "fault",    "forgot",  "healed",   "quiet",    "left"};
   static_assert(static_cast<size_t>(RecordKind::kLeft) + 1 == kNames.size());
   return kNames;
 }

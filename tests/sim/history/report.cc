@@ -128,6 +128,8 @@ std::string Report::Line(const Record& record) const {
     }
     case RecordKind::kGaveUp:
       return text + "gave up";
+    case RecordKind::kMovedOn:
+      return text + "asks another broker";
     case RecordKind::kRefused:
       return text + "was refused: " + std::string(NameOf(RefusalNames(), record.code));
     case RecordKind::kGranted:

@@ -203,6 +203,21 @@ TEST(HandOver, FromOneWhoGaveUpMayTakeAPromise) {
   EXPECT_VIOLATED(GivenUp(1300), "I5");
 }
 
+// ann asks another broker at 10, perhaps in the instant of a grant through the first, which keeps the lock for her.
+HistoryBuilder MovedOn(int64_t granted) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann", {.freed_by_promise = true});
+  b.MovesOn(10, ann);
+  b.Holds(granted, granted + 50, ann, 6);
+  return b;
+}
+
+TEST(HandOver, FromATryThatWasLeftMayTakeAPromise) {
+  EXPECT_VIOLATED(MovedOn(1050), "");
+  EXPECT_VIOLATED(MovedOn(1300), "I5");
+}
+
 TEST(HandOver, OfALockThatNobodyHad) {
   HistoryBuilder b;
   b.Calm();

@@ -53,6 +53,7 @@ void HoldClient::AskSoon(int64_t id) {
 // In another stream, before or after the end of the one that it waits in.
 void HoldClient::AskElsewhere(Wish& wish) {
   const WirePtr former = claims_.extract(wish.id).mapped().wire;
+  Note(wish, {.kind = RecordKind::kMovedOn});
   const bool at_once = env_.dice.Chance(0.5);
   if (at_once) former->Close(Wire::kClient);
   MoveOn();
