@@ -240,7 +240,7 @@ void LockTable::OnAck(Link& link, const v1::HeartbeatAck& ack, int64_t now_ns, E
                                     ? limit->second
                                     : std::max(promised_ns, lease.deadline_ns.load(std::memory_order_relaxed));
     lease.deadline_ns.store(deadline_ns, std::memory_order_release);
-    first_ns = std::min(first_ns, deadline_ns);
+    if (now_ns < deadline_ns) first_ns = std::min(first_ns, deadline_ns);  // what is over needs no further ack
   };
   held_.ForEach([&](const LeasePtr& lease) {
     if (lease->link == &link && held_.Notice(lease, now_ns, fx)) extend(*lease);

@@ -281,7 +281,7 @@ export class LockTable extends MovingTable {
       if (limit !== undefined) lease.deadline = link.session.deadlineOf(ack.seq, limit);
       else lease.deadline = Math.max(lease.deadline, promised);
       if (lease.phase === Phase.GRANTED) this.deliver(lease.request, now);
-      first = Math.min(first, lease.deadline);
+      if (now < lease.deadline) first = Math.min(first, lease.deadline); // what is over needs no further ack
     }
     this.sweep(now);
     // A lease with a short ttl needs its next ack before the interval is over.

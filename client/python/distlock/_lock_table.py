@@ -270,7 +270,8 @@ class LockTable(MovingTable):
                               link.session.deadline_of(ack.seq, limit))
             if lease.phase == Phase.GRANTED:
                 self._deliver(lease.request, now, fx)
-            first = min(first, lease.deadline)
+            if now < lease.deadline:  # what is over needs no further ack
+                first = min(first, lease.deadline)
         self.sweep(now, fx)
         if first != NEVER:  # a lease with a short ttl needs its next ack before the interval is over
             link.beat_before_half(first, now)

@@ -603,7 +603,7 @@ impl Table {
         let mut nearest = NEVER;
         let mut extended = |id: i64, before: Nanos| {
             let deadline = limits.get(&id).copied().unwrap_or(before.max(promised));
-            nearest = nearest.min(deadline);
+            nearest = if now < deadline { nearest.min(deadline) } else { nearest }; // what is over needs no further ack
             deadline
         };
         self.sweep(now); // a deadline that has passed is final
@@ -617,7 +617,7 @@ impl Table {
             self.deliver(first, now);
         }
         self.sweep(now);
-        if nearest > now {
+        if nearest != NEVER {
             self.links[l].beat_before_half(nearest, now); // a short ttl needs its next ack before the interval is over
         }
     }

@@ -175,10 +175,12 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 		if lease.Phase() == Granted {
 			t.deliver(lease.request, now, fx)
 		}
-		first = min(first, deadline)
+		if now < deadline { // what is over needs no further ack
+			first = min(first, deadline)
+		}
 	}
 	t.sweep(now, fx)
-	if first > now { // a lease with a short ttl needs its next ack before the interval is over
+	if first != Never { // a lease with a short ttl needs its next ack before the interval is over
 		t.beatBeforeHalf(link, first, now)
 	}
 }

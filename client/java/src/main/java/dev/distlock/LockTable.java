@@ -274,10 +274,10 @@ final class LockTable extends LeaseMoves {
       Long limit = limits.get(lease.id);
       lease.deadline = limit != null ? limit : Math.max(lease.deadline, promised);
       if (lease.phase == Lease.Phase.GRANTED) deliver(lease.request);
-      first = Math.min(first, lease.deadline);
+      if (now < lease.deadline) first = Math.min(first, lease.deadline);  // what is over needs no further ack
     }
     sweep();
-    if (first > now) beatBeforeHalf(link, first);  // a short ttl needs its next ack before the interval is over
+    if (first != NEVER) beatBeforeHalf(link, first);  // a short ttl needs its next ack before the interval is over
   }
 
   /** Ends the leases whose deadlines have passed, and gives up what has waited for too long. */
