@@ -87,10 +87,10 @@ class Seeds(Stage):
     unit = "seeds"
     seeds_from = None  # where seeds begin, instead of where the code has it
 
-    def __init__(self, name, code, wanted, chunk, command, **more):
-        """command: with {first} and {count} in it."""
+    def __init__(self, name, code, wanted, chunk, command, *, ran=r"^(\d+) seeds, ", **more):
+        """command: with {first} and {count} in it; ran: a pattern whose group is how many seeds have run."""
         super().__init__(name, code, wanted, **more)
-        self.chunk, self._command = chunk, command
+        self.chunk, self._command, self._ran = chunk, command, re.compile(ran)
 
     def done(self, rows):
         return sum(end - first for first, end in covered(row["seeds"] for row in self.pieces(rows)))
@@ -116,6 +116,10 @@ class Seeds(Stage):
 
     def first(self, code):
         return self.seeds_from if self.seeds_from is not None else int(code[:6], 16) * 1_000_000 + 1
+
+    def ran(self, piece, lines):
+        found = [int(match[1]) for line in lines if (match := self._ran.search(line))]
+        return piece if found[-1:] == piece["seeds"][1:] else None
 
     def _fill(self, text, piece):
         first, count = piece["seeds"]

@@ -115,6 +115,13 @@ def test_what_proves_nothing_is_not_recorded(place):
     assert place.rows() == []
 
 
+def test_simulations_that_did_not_run_do_not_count(place):
+    for told in ("0", "9", "10 of 10"):
+        place.does(f"told='{told}'")
+        place.run("--only", "simulations", code=FAILED)
+    assert place.rows() == []
+
+
 def test_two_runs_side_by_side_lose_no_piece_and_share_the_work(place):
     place.does("sleep 0.1")
     runs = [place.start("--only", "simulations", "--want", "simulations=300") for _ in range(2)]

@@ -11,8 +11,13 @@ namespace {
 void CheckMaxHold(const Index& index, const Tenure& tenure, Report& report) {
   const int64_t max_hold = index.TermsOf(tenure).max_hold_ns;
   if (max_hold == 0 || tenure.told == kNotSeen || tenure.until == kNotSeen) return;
+  const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   // For a detached lease max_hold counts by the store's clock.
-  const int64_t most = max_hold + index.history.slack_ns + index.WentBack(tenure.Began(), tenure.until);
+  int64_t most = max_hold + index.history.slack_ns + index.WentBack(tenure.Began(), tenure.until);
+  // At a quorum a server that was troubled counts from when the lease joined it, and a broker that takes the lease over
+  // goes by the server that ends it last.
+  const bool troubled = index.history.silent_minority || index.TroubledUntil(tenure.told) >= fate.asked;
+  if (index.history.stray_votes && troubled) most += index.history.joins_ns;
   if (tenure.until - tenure.told <= most) return;
   report.Add("I7", tenure.lock, {tenure.lease}, tenure.until,
              report.Lease(tenure.lease) + " was told of its grant of " + report.Lock(tenure.lock) + " at " +

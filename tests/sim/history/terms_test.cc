@@ -23,6 +23,17 @@ TEST(MaxHold, EndsBelief) {
   EXPECT_VIOLATED(Held({}, 1115), "");
 }
 
+TEST(MaxHold, CountsFromAJoinWhereAServerOfAQuorumWasTroubled) {
+  for (const bool troubled : {false, true}) {
+    for (const int64_t until : {3'100, 3'120}) {
+      HistoryBuilder b = Held({.max_hold = 1'000}, until);
+      b.Raw().stray_votes = true;
+      if (troubled) b.Fault(5, FaultKind::kStorePaused, 100);
+      EXPECT_VIOLATED(b, troubled && until == 3'100 ? "" : "I7");
+    }
+  }
+}
+
 TEST(MaxHold, OfADetachedLeaseIsCountedByTheStore) {
   for (const int64_t step : {-500, 500}) {
     HistoryBuilder b = Held({.max_hold = 1000, .detached = true}, 1600);

@@ -124,10 +124,9 @@ std::vector<SessionClient::Lease*> SessionClient::OfFormer() {
 }
 
 void SessionClient::OnFormerEvent(const v1::SessionEvent& event) {
-  if (event.has_heartbeat_ack()) return OnFormerAck(event.heartbeat_ack());
-  if (!event.has_lost()) return;
+  if (event.has_heartbeat_ack()) OnFormerAck(event.heartbeat_ack());
   for (Lease* const lease : OfFormer()) {
-    if (lease->former != event.id()) continue;
+    if (!event.has_lost() || lease->former != event.id()) continue;
     lease->former = 0;
     const v1::LostReason reason = event.lost().reason();
     if (reason == v1::LOST_REASON_MOVED || reason == v1::LOST_REASON_DRAINED) break;
