@@ -2,7 +2,7 @@
 //
 // The open connections of a server, and the thread that watches them: it cuts those whose request does not arrive
 // whole in time, tells exchanges whose client has left while they wait, and lets streams beat. One peer has a share of
-// them: beyond it, those of its own that have awaited a request the longest are cut. Private to this room.
+// them: beyond it, those of its own that have awaited a request the longest are cut. Private to this module.
 //
 // Thread: any. Owned by the server. It never calls an exchange with its own mutex held.
 #pragma once

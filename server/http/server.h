@@ -3,7 +3,7 @@
 // An HTTP/1.1 server with one thread for all connections, and one that watches them: a request must arrive whole within
 // a time, and a client that leaves while its answer is awaited is noticed at once.
 //
-// Owned by main or by a room that main owns. The handler runs on the server's thread, so it must be quick; it may keep
+// Owned by main or by a part of it. The handler runs on the server's thread, so it must be quick; it may keep
 // the exchange and answer later.
 #pragma once
 

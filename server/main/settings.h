@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Translates the options into the settings of each room. Pure; any thread.
+// Translates the options into the settings of each module. Pure; any thread.
 #pragma once
 
 #include <string>

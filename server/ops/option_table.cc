@@ -77,7 +77,7 @@ constexpr OptionRow Action(std::string_view name, std::string_view help) {
   return {.name = name, .group = kGeneral, .help = help, .places = OptionPlaces::kNowhereElse};
 }
 
-// The table: name, group, field, default, allowed, help. An option is defined here and nowhere else.
+// The table: name, group, field, default, allowed, help. Defaults and ranges are here alone; fields: options.h.
 constexpr OptionRow kTable[] = {
     {"config", kGeneral, &O::config, "", "",
      "YAML file with any of the options below, named as here without the dashes", nullptr, false,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of the option table, and how a value of each kind is read and written. Private to this room; others see
+// The rows of the option table, and how a value of each kind is read and written. Private to this module; others see
 // Options. The rows are constants; all functions are pure.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes text safe to print. Pure functions; any thread. Brings the functions of text/text.h into this room.
+// Makes text safe to print. Pure functions; any thread. Brings the functions of text/text.h into this module.
 #pragma once
 
 #include <string>

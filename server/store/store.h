@@ -4,7 +4,7 @@
 // ChangeNotice, ForceNotice, StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is
 // another implementation.
 //
-// Thread: the thread that holds the shard's loop makes the calls, one at a time; this room calls it the loop's thread.
+// Thread: the thread that holds the shard's loop makes the calls, one at a time; here it is the loop's thread.
 // Callbacks run on the thread that runs the loop. Contract: each command with an op gets exactly one StoreReply (a
 // reply, failed before it left, or unknown), never from inside Submit. Nothing is delivered after Stop().
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads text as std::string_view, and brings the functions of text/text.h into this room. Pure; any thread.
+// Reads text as std::string_view, and brings the functions of text/text.h into this module. Pure; any thread.
 #pragma once
 
 #include <charconv>

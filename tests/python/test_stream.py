@@ -41,7 +41,7 @@ def test_several_locks_are_answered_once():
     assert other.refused == "LOCK_HELD" and len(other.answers) == 1
 
 
-@says("When it is lost meanwhile, refuse the acquire with LEASE_LOST.")
+@says("When the lease is lost meanwhile, refuse the acquire with LEASE_LOST.")
 def test_a_loss_before_use_refuses_the_whole_acquire():
     stage = Stage()
     group = stage.acquire_all(["a", "b", "c"])

@@ -4,7 +4,7 @@
 // and a uv loop (socket_dialer.h, uv_timers.h); the simulator has wires and virtual time. Everything else in this
 // folder has no clock, thread, socket or randomness of its own.
 //
-// Thread: all calls and callbacks on the thread that this room calls the loop's, one at a time.
+// Thread: all calls and callbacks on the thread that this module calls the loop's, one at a time.
 #pragma once
 
 #include <cstdint>

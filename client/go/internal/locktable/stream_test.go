@@ -85,7 +85,7 @@ func TestClosingSaysGoodbye(t *testing.T) {
 }
 
 func TestALossBeforeUseRefusesTheWholeAcquire(t *testing.T) {
-	says(t, "When it is lost meanwhile, refuse the acquire with LEASE_LOST.")
+	says(t, "When the lease is lost meanwhile, refuse the acquire with LEASE_LOST.")
 	s := opened(t)
 	h := s.acquireAll("a", "b", "c")
 	s.sent()
