@@ -137,7 +137,7 @@ func (c *Client) acquire(ctx context.Context, held []holding, specs []*pb.LockSp
 }
 
 // Do calls f while it holds the lock. f's context is Lock.Context: it ends when the lock is lost. Afterwards the lock
-// is given back, without waiting for the answer. When it was lost, the error wraps a *LostError, together with what f
+// is given back as by Lock.Close. When it was lost, the error wraps a *LostError, together with what f
 // returned, if that is something else than the end of its context. Other errors are f's, or those of Lock.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token int64) error,
 	options ...Option) error {
@@ -224,7 +224,7 @@ func (l Locks) Release(ctx context.Context) ([]Outcome, error) {
 	return outcomes, errors.Join(problems...)
 }
 
-// Close sends the releases and waits for nothing. The error is a *LostError for each that was lost before.
+// Close closes each. The error is a *LostError for each that was lost before.
 func (l Locks) Close() error {
 	var problems []error
 	for _, lock := range l {

@@ -14,6 +14,9 @@ import (
 	"distlock.dev/client/go/internal/locktable"
 )
 
+// closeTime is how long Close waits for the answer to a release that leaves a block.
+const closeTime = time.Second
+
 // Lock is a lock that is held. Any goroutine may use it. One that nothing refers to any more, neither by itself nor by
 // its Context, is given back, and the log says so; a channel of Context.Done alone does not count.
 type Lock struct {
@@ -189,10 +192,20 @@ func (l *Lock) awaitRelease(ctx context.Context, answer chan Outcome) (Outcome, 
 	}
 }
 
-// Close sends the release and waits for nothing. Commands keep their order, so that the next acquire of the lock by
-// this client finds it free. The error is a *LostError when the lock was lost before; closing twice does nothing.
+// Close sends the release and waits for nothing, but with MinHold for the answer, for at most a second: a process that
+// ended sooner would take the release along, and its death leaves no block. Commands keep their order, so that the next
+// acquire of the lock by this client finds it free. The error is a *LostError when the lock was lost before; closing
+// twice does nothing.
 func (l *Lock) Close() error {
-	if l.release(nil) {
+	if l.lease.Spec.MinHold == nil {
+		if l.release(nil) {
+			return nil
+		}
+	} else if answer := make(chan struct{}); l.release(func(pb.ReleaseOutcome) { close(answer) }) {
+		select {
+		case <-answer:
+		case <-time.After(closeTime):
+		}
 		return nil
 	}
 	if err := l.Err(); err != ErrReleased {

@@ -64,7 +64,7 @@ func mayPass(reason Reason) bool {
 	return false
 }
 
-// Unlock gives the lock back, and does not wait for the answer. It panics when the lock is not held by this Locker; a
+// Unlock gives the lock back, as Lock.Close. It panics when the lock is not held by this Locker; a
 // lock that was lost meanwhile is no reason.
 func (l *Locker) Unlock() {
 	l.mu.Lock()

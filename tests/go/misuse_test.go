@@ -70,6 +70,31 @@ func TestAProgramThatEndsInABody(t *testing.T) {
 	}
 }
 
+// TestOnce is no test: it is the child of the next one.
+func TestOnce(t *testing.T) {
+	address := os.Getenv("RUN_ONCE_BY")
+	if address == "" {
+		return
+	}
+	err := dial(t, address).Do(background, "once", func(context.Context, int64) error { return nil },
+		distlock.MinHold(time.Hour))
+	if err != nil {
+		os.Exit(8)
+	}
+	os.Exit(7)
+}
+
+// The release has arrived, for a death would leave no block.
+func TestMinHoldOfAProgramThatEndsRightAfterABody(t *testing.T) {
+	b := newWorld(t).broker("a")
+	child := exec.Command(os.Args[0], "-test.run=^TestOnce$")
+	child.Env = append(os.Environ(), "RUN_ONCE_BY="+b.address)
+	_ = child.Run()
+	check(t, child.ProcessState.ExitCode() == 7, "%v", child.ProcessState)
+	info := must[*distlock.LockInfo](t)(dial(t, b.address).Inspect(background, "once"))
+	check(t, info.Block != nil && info.Block.TimeLeft > 50*time.Minute, "%+v", info)
+}
+
 func TestAGoroutineThatEndsInABody(t *testing.T) {
 	dl := dial(t, newWorld(t).broker("a").address)
 	done := make(chan struct{})

@@ -3,9 +3,12 @@ package dev.distlock;
 
 import static org.junit.jupiter.api.Assertions.*;
 
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
@@ -15,6 +18,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -89,6 +93,24 @@ final class RealTest {
     assertEquals("me", broker.look("b").getHolders(0).getOwner());
     assertEquals("us", broker.look("c").getHolders(0).getOwner());
     again.close();
+  }
+
+  /** A program that ends right after a body. */
+  static final class Once {
+    public static void main(String[] address) throws Exception {
+      Distlock.builder().address(address[0]).build().mutex("once").minHold(Duration.ofHours(1)).lock().close();
+      Runtime.getRuntime().halt(7);
+    }
+  }
+
+  @Test
+  void minHoldOfAProgramThatEndsRightAfterABody() throws Exception {
+    String classes = Arrays.stream(((URLClassLoader) Once.class.getClassLoader()).getURLs()).map(URL::getPath)
+        .collect(Collectors.joining(":"));
+    Process child = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-cp",
+        classes, Once.class.getName(), broker.address()).inheritIO().start();
+    assertEquals(7, child.waitFor());
+    assertTrue(broker.look("once").hasBlock(), "a death would leave none");
   }
 
   @Test

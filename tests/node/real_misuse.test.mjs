@@ -52,6 +52,18 @@ for (const [name, [program, wanted]] of Object.entries(ENDS)) {
   });
 }
 
+// The release has arrived, for a death would leave no block.
+for (const program of ['await dl.using("k", {minHold: "1h"}, () => { console.log("inside"); });',
+  `const held = await dl.lock("k", {minHold: "1h"});
+   console.log("inside");
+   await held[Symbol.asyncDispose]();`]) {
+  test(`minHold of a program that ends right after ${program.slice(0, 18)}`, async context => {
+    const {broker, connect} = await one(context);
+    assert.equal(await run(context, broker.url, `${program} process.exit(6);`), 6);
+    assert.ok((await connect(broker.url).inspect('k')).block.timeLeft > 3_000_000);
+  });
+}
+
 test('a client that is closed in a body', async context => {
   const {broker, connect} = await one(context);
   const dl = connect(broker.url);

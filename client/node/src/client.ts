@@ -119,7 +119,8 @@ export class Client implements Locks, AsyncDisposable {
   }
 
   /**
-   * Runs `routine` under one lock or several, and gives them back when it has settled, without waiting for the answer.
+   * Runs `routine` under one lock or several, and gives them back when it has settled. Only with
+   * `minHold` the answer is waited for, for at most a second.
    * The signal is aborted when one of them is lost. Resolves to what the routine returns.
    *
    * @throws what the routine throws; LockLostError when a lock was lost and the routine succeeded, or failed because of
@@ -140,7 +141,7 @@ export class Client implements Locks, AsyncDisposable {
       const stopped = error === signal.reason || (error instanceof Error && error.name === 'AbortError');
       throw (stopped ? lossOf(held) : undefined) ?? error;
     } finally {
-      held.releaseSoon();
+      await held.leave();
     }
     const loss = lossOf(held);
     if (loss !== undefined) throw loss;

@@ -9,6 +9,7 @@ import type {Observer, Outcome} from './types.js';
 
 /** The metadata entry that holds a leader's value: LockSpec.metadata in proto/distlock/v1/lock.proto. */
 export const ELECTION_VALUE = 'distlock.election';
+const LEAVE_MS = 1000; // how long leaving a scope waits for the answer to a release that leaves a block
 
 // Node.js has it from 18.18 on. `await using` of TypeScript and of Babel needs it, too.
 if ((Symbol.asyncDispose as symbol | undefined) === undefined) {
@@ -173,15 +174,33 @@ export class Held implements AsyncDisposable {
   }
 
   /**
-   * Leaves the scope: as releaseSoon.
+   * Leaves a scope: as releaseSoon, but with `minHold` it waits for the answer, for at most a second. A process that
+   * ended sooner would take the release along, and its death leaves no block.
+   *
+   * @internal
+   */
+  async leave(): Promise<void> {
+    if (this.lease.spec.minHold === undefined) {
+      this.releaseSoon();
+      return;
+    }
+    let timer: NodeJS.Timeout | undefined;
+    const over = new Promise<void>(resolve => { timer = setTimeout(resolve, LEAVE_MS); });
+    await Promise.race([this.release(), over]);
+    clearTimeout(timer);
+  }
+
+  /**
+   * Leaves the scope: see `minHold`.
    *
    * @throws LockLostError when the lock was lost, and the program has neither taken `signal` nor been told by `isHeld`
    * or `check`
    */
-  [Symbol.asyncDispose](): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     const {told} = this;
-    this.releaseSoon();
-    return this.wasLost && !told ? Promise.reject(this.loss()) : Promise.resolve();
+    const left = this.leave();
+    if (this.wasLost && !told) throw this.loss();
+    await left;
   }
 
   /** @internal The error that tells of the loss; undefined: it was not lost. */
@@ -252,6 +271,11 @@ export class HeldAll implements AsyncDisposable {
   /** Gives all back, and waits for the answers. */
   async release(): Promise<Outcome[]> {
     return Promise.all(this.parts.map(async part => part.release()));
+  }
+
+  /** @internal As that of Held. */
+  async leave(): Promise<void> {
+    await Promise.all(this.parts.map(async part => part.leave()));
   }
 
   /** Sends the releases and does not wait. */

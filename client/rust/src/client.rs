@@ -210,7 +210,8 @@ impl Semaphore {
     }
 }
 
-/// A lock that is held. Dropping it sends the release and waits for nothing.
+/// A lock that is held. Dropping it sends the release and waits for nothing. With `min_hold`, await `release` before the
+/// program ends: a process that ends sooner takes the release along, and its death leaves no block.
 pub struct Guard {
     seen: Arc<Seen>,
     owner: Arc<Owner>, // the client ends with its last lock

@@ -51,8 +51,9 @@ public interface HeldLock extends AutoCloseable {
   CompletableFuture<Void> downgrade();
 
   /**
-   * Sends the release and waits for nothing: the next acquire of the lock by this client finds it free. Throws nothing;
-   * closing twice does nothing.
+   * Sends the release: the next acquire of the lock by this client finds it free. Waits for nothing, but with
+   * {@code minHold} for the answer, for at most a second: a process that ended sooner would take the release along, and
+   * its death leaves no block. Throws nothing; closing twice does nothing.
    */
   @Override void close();
 }

@@ -113,7 +113,17 @@ final class LiveLock implements HeldLock {
     return answer;
   }
 
-  @Override public void close() { release(); }
+  @Override public void close() {
+    CompletableFuture<ReleaseOutcome> answer = release();
+    if (!lease().spec.hasMinHold()) return;
+    try {
+      answer.get(1, TimeUnit.SECONDS);
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+    } catch (ExecutionException | TimeoutException unanswered) {
+      return;  // the lock is freed in any case
+    }
+  }
 
   @Override public String toString() {
     return "lock \"" + key() + "\", token " + token() + (isHeld() ? ": held" : ": not held");
