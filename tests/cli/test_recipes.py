@@ -23,6 +23,7 @@ CRONTAB = re.search(r"^```crontab\n(.*?)^```", (REPOSITORY / "deploy/jobs.md").r
 UNAVAILABLE = 69
 LOOKS = {  # what holds the lock meanwhile, and what is shown of it
     "distlockctl show report": ("distlockctl run report --owner alice", "holder alice "),
+    "distlockctl show export/81": ("distlockctl run export/81 --owner worker", "holder worker "),
     "distlockctl elect scheduler --leader -o json": ("distlockctl elect scheduler --value here", '"value":"here"')}
 
 
