@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart tells whoever has installed it: its notes, and `helm test`, run as its pod does against a broker with a
+"""The notes of the chart, and its `helm test`, which runs here as in its pod against a broker with a
 policy."""
 import json
 import os
@@ -17,7 +17,7 @@ from harness import free_port
 
 CTL = os.environ.get("DISTLOCKCTL", "distlockctl")
 TOKEN = HERE / "values/token.yaml"
-# The default --max-ttl where a replica may take over, and 1.5 times the default cluster-node-timeout + 1 s of a Cluster,
+# The default --max-ttl where a replica may take over, and 1.5 times the default cluster-node-timeout + 1 s: a Cluster,
 # which is the longest of deploy/topologies.md.
 HOLD_OFF_S = 30 + 1.5 * 15 + 1
 HELM_GIVES_UP_S = 300
