@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notes of the chart, and its `helm test`, which runs here as in its pod against a broker with a
-policy."""
+"""The notes of the chart, and its `helm test`, which runs here as in its pod against a broker with a policy."""
 import json
 import os
 import pathlib
@@ -17,8 +16,8 @@ from harness import free_port
 
 CTL = os.environ.get("DISTLOCKCTL", "distlockctl")
 TOKEN = HERE / "values/token.yaml"
-# The default --max-ttl where a replica may take over, and 1.5 times the default cluster-node-timeout + 1 s: a Cluster,
-# which is the longest of deploy/topologies.md.
+# The longest of deploy/topologies.md, that of a Cluster: the default --max-ttl where a replica may take over, and 1.5
+# times the default cluster-node-timeout + 1 s.
 HOLD_OFF_S = 30 + 1.5 * 15 + 1
 HELM_GIVES_UP_S = 300
 # A template of the release reads the notes: `helm template` does not print them, `helm install` wants a cluster.
