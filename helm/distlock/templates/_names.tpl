@@ -43,11 +43,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default (printf "%s-tls" (include "distlock.name" .)) .Values.tls.secretName -}}
 {{- end -}}
 
-{{- /* The Secret with which `helm test` speaks TLS; "": none. */ -}}
+{{- /* The Secret with which `helm test` speaks TLS; "": none. A policy refuses who shows nothing. */ -}}
 {{- define "distlock.testSecret" -}}
 {{- if .Values.helmTest.secretName -}}
 {{- .Values.helmTest.secretName -}}
-{{- else if and .Values.tls.certManager.enabled .Values.policy.allowAll (not .Values.tls.clientCa.secretName) -}}
+{{- else if and .Values.tls.certManager.enabled (or .Values.policy.allowAll .Values.helmTest.tokenSecret.name) (not .Values.tls.clientCa.secretName) -}}
 {{- include "distlock.tlsSecret" . -}}
 {{- end -}}
 {{- end -}}
