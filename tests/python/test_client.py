@@ -241,7 +241,7 @@ def test_the_default_address_names_the_socket_that_is_missing(monkeypatch, folde
             with pytest.raises(distlock.Unavailable, match=re.escape(named)):
                 dl.lock("k").acquire()
     monkeypatch.setenv("DISTLOCK_SERVER", "127.0.0.1:1")
-    with distlock.connect(unreachable_after=0.1) as dl, pytest.raises(distlock.Unavailable, match="127.0.0.1:1 took it"):
+    with distlock.connect(unreachable_after=0.1) as dl, pytest.raises(distlock.Unavailable, match=":1 took it"):
         dl.lock("k").acquire()
 
 

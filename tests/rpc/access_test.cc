@@ -67,27 +67,6 @@ TEST(Access, ADenialSaysWhoWhatAndWhichRule) {
   EXPECT_EQ(listed.error_message(), "uid:7 may not list default:*: no rule allows it; allowed are shop:*");
 }
 
-TEST(Access, WhomOnlyTheKernelHasNamedIsToldThatATokenWasNotShown) {
-  const std::string rules = "rules:\n- {name: app, who: ['token:app'], locks: ['*'], may: [acquire]}\n";
-  Guarded guarded(rules);
-  const auto denied = [&] {
-    v1::AcquireRequest request;
-    *request.add_locks() = Spec("k");
-    return Unary(guarded.broker->locks(), &v1::LockService::Stub::Acquire, request).error_message();
-  };
-  const std::string why = "uid:7 may not take default:k exclusive: no rule allows it";
-  EXPECT_EQ(denied(), why);
-  const auto use = [&](const std::string& tokens) {
-    auto parsed = access::Tokens::Parse(tokens, "t");
-    ASSERT_TRUE(parsed.ok()) << parsed.status();
-    guarded.authorizer.Replace(nullptr, std::make_shared<const access::Tokens>(*std::move(parsed)), nullptr);
-  };
-  use("# none\n");
-  EXPECT_EQ(denied(), why);
-  use("app:" + std::string(64, '0') + "\n");
-  EXPECT_EQ(denied(), why + "; no token was shown: DISTLOCK_TOKEN_FILE names one");
-}
-
 // A caller may keep others from a lock while he renews it; a min_hold keeps them from it without him.
 TEST(Access, AMinHoldNeedsItsOwnRightBesides) {
   Guarded guarded("rules:\n- {name: r, who: ['uid:7'], locks: ['*'], may: [acquire]}\n");
