@@ -146,6 +146,7 @@ def test_a_port_is_said_by_name(ctl, broker, words, address, said):
 @pytest.mark.parametrize("words, said", [
     (["rum", "k", "true"], "'rum' is not a command; did you mean run?"),
     (["unlock", "k"], "did you mean release?"),
+    (["--connect-timeout", "1s", "help"], "did you mean --help?"),
     (["run", "k", "-w", "1d", "true"], "write 24h, "),
     (["show", "k", "--namspace", "x"], "did you mean --namespace?"),
     (["ls", "--al"], "did you mean --all-namespaces?"),
