@@ -23,7 +23,7 @@ bool NamesKey(const std::string& arg) {
 
 // Words of other programs for what a command here does.
 constexpr std::pair<const char*, const char*> kOtherWords[] = {
-    {"lock", "run"}, {"unlock", "force-release"}, {"list", "ls"}, {"get", "show"}, {"leader", "elect"}};
+    {"lock", "run"}, {"unlock", "release"}, {"list", "ls"}, {"get", "show"}, {"leader", "elect"}, {"help", "--help"}};
 
 }  // namespace
 

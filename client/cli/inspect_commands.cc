@@ -31,6 +31,13 @@ int Show(const Context& context, const LockFlags& flags) {
   return kExitOk;
 }
 
+std::string NothingHeld(const ListArgs& args) {
+  if (args.all_namespaces) return "no lock is held";
+  const std::string with_prefix = args.prefix.empty() ? "" : absl::StrCat(" whose key begins with ", args.prefix);
+  return absl::StrCat("no lock", with_prefix, " is held in namespace ",
+                      args.name_space.empty() ? "default" : args.name_space, "; -A shows all");
+}
+
 int List(const Context& context, const ListArgs& args) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
@@ -52,6 +59,7 @@ int List(const Context& context, const ListArgs& args) {
     }
     page_token = page->next_page_token;
   } while (!page_token.empty());
+  if (printed == 0 && !told_hold_off && !context.json) context.Warn(NothingHeld(args));
   return kExitOk;
 }
 

@@ -61,6 +61,10 @@ std::optional<int> Parse(CLI::App& app, std::vector<std::string> args, std::vect
     return context.Fail(distlock::cli::UsageFailure(*problem + "; see distlockctl run --help"));
   }
   distlock::cli::SplitEmptyValues(args);
+  if (!args.empty() && args.front() == "help") {  // help COMMAND is COMMAND --help
+    args.erase(args.begin());
+    args.emplace_back("--help");
+  }
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::Success& help) {

@@ -77,7 +77,11 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
       new HttpServer(std::move(handlers), acceptor::IsLoopback(parsed->host), std::move(hosts)));
   auto started = http::Server::Start(OptionsFor(address, *parsed),
                                      [at = server.get()](const auto& exchange) { at->Serve(exchange); });
-  if (!started.ok()) return absl::FailedPreconditionError(Cat("--http: ", started.status().message()));
+  if (!started.ok()) {
+    const std::string why(started.status().message());
+    const char* const advice = Contains(why, "in use") ? "; give another port, or off, which serves none" : "";
+    return absl::FailedPreconditionError(Cat("--http: ", why, advice));
+  }
   server->server_ = *std::move(started);
   return server;
 }

@@ -305,6 +305,9 @@ absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
     status.Update(Apply(*variables, kConfiguration, &result.options));
     status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
   }
+  for (std::string* address : {&result.options.http, &result.options.http_api}) {
+    if (*address == kNowhere) address->clear();
+  }
   WarnOfPasswords(flags->settings, &result.warnings);
   status.Update(CheckTogether(result.options, &result.warnings));
   if (!status.ok()) return status;

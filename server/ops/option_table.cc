@@ -14,13 +14,13 @@ using O = Options;
 using enum OptionGroup;
 
 absl::Status CheckHttp(std::string_view value) {
-  return value.empty() ? absl::OkStatus() : acceptor::ParseHostPort(value).status();
+  return value.empty() || value == kNowhere ? absl::OkStatus() : acceptor::ParseHostPort(value).status();
 }
 
 // HTTP is not encrypted, and a bearer token must not leave the machine so.
 absl::Status CheckHttpApi(std::string_view value) {
-  if (value.empty() || text::IsUnixAddress(value))
-    return value.empty() ? absl::OkStatus() : acceptor::CheckListenAddress(value);
+  if (value.empty() || value == kNowhere) return absl::OkStatus();
+  if (text::IsUnixAddress(value)) return acceptor::CheckListenAddress(value);
   const absl::StatusOr<acceptor::HostPort> parsed = acceptor::ParseHostPort(value);
   if (!parsed.ok() || acceptor::IsLoopback(parsed->host)) return parsed.status();
   return absl::InvalidArgumentError(
@@ -112,7 +112,7 @@ constexpr OptionRow kTable[] = {
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
      "gRPC server reflection; auto: only when every --listen is a unix socket, and without --policy and --allow-all"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",
-     "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
+     "where /metrics, /healthz, /readyz and the status page are served; off or empty: nowhere", CheckHttp},
     {"http-page", kServing, &O::http_page, "auto", "auto|on|off",
      "whether the status page shows held locks, with their owners; auto: only when --http is loopback"},
     {"metrics-namespace", kServing, &O::metrics_namespace, "", "",
@@ -122,7 +122,7 @@ constexpr OptionRow kTable[] = {
     {"http-api", kServing, &O::http_api, "", "",
      "where locks are served as JSON over HTTP: unix:///path, with ?mode= and &group= as --listen, or a loopback "
      "host:port; "
-     "empty: nowhere",
+     "off or empty: nowhere",
      CheckHttpApi},
     {"http-host", kServing, &O::http_host, "", "",
      "a name of this broker in URLs of --http-api and --http, besides localhost and IP addresses; may be given several "

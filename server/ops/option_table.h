@@ -48,6 +48,9 @@ inline bool MayStandInFile(const OptionRow& row) {
   return !IsLimit(row) && (row.places == OptionPlaces::kVariableAndFile || row.places == OptionPlaces::kFile);
 }
 
+// --http and --http-api: as empty. The ready line shows it so.
+inline constexpr std::string_view kNowhere = "off";
+
 std::span<const OptionRow> OptionTable();
 const OptionRow* FindOption(std::string_view name);
 

@@ -248,9 +248,18 @@ Authorizer::Answer Authorizer::CheckTakesAny(Subject& subject) {
       contract::CleanText(absl::StrCat(subject.caller->name, " may not take any lock any more, so its stream ends")));
 }
 
+std::string Authorizer::OtherProof(const access::Caller& caller) {
+  const bool by_kernel = std::ranges::all_of(caller.principals, [](const access::Principal& principal) {
+    return principal.kind == access::Kind::kUid || principal.kind == access::Kind::kGid;
+  });
+  const Book book = Present();
+  const bool has_tokens = book.jwt != nullptr || (book.tokens != nullptr && book.tokens->size() > 0);
+  return by_kernel && has_tokens ? "; no token was shown: DISTLOCK_TOKEN_FILE names one" : "";
+}
+
 Authorizer::Answer Authorizer::Answered(const Subject& subject, access::Verb verb, std::string_view ns,
                                         std::string_view key, const access::Decision& decision,
-                                        const std::vector<std::string>& allowed) const {
+                                        const std::vector<std::string>& allowed) {
   const access::Caller& caller = *subject.caller;
   if (access::IsLockVerb(verb) && ns.empty()) ns = "default";
   const AccessOutcome outcome = decision.allowed     ? AccessOutcome::kAllowed
@@ -269,6 +278,7 @@ Authorizer::Answer Authorizer::Answered(const Subject& subject, access::Verb ver
   std::string why =
       decision.rule.empty() ? "no rule allows it" : absl::StrCat("rule ", Text(decision.rule), " denies it");
   if (!allowed.empty()) absl::StrAppend(&why, "; allowed are ", absl::StrJoin(allowed, ", "));
+  why += OtherProof(caller);
   v1::Refusal refusal = contract::MakeRefusal(
       core::RefusalReason::kPermissionDenied,
       contract::CleanText(absl::StrCat(caller.name, " may not ", DeedOf(verb, ns, key), ": ", why)));

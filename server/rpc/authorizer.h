@@ -129,7 +129,9 @@ class Authorizer {
   void Resolve(Subject& subject);
   Answer CheckProof(const Subject& subject, std::string_view what, std::string_view advice) const;
   Answer Answered(const Subject& subject, access::Verb verb, std::string_view ns, std::string_view key,
-                  const access::Decision& decision, const std::vector<std::string>& allowed = {}) const;
+                  const access::Decision& decision, const std::vector<std::string>& allowed = {});
+  // The other way to prove who one is, for a caller that only the kernel has named; "" when there is none.
+  std::string OtherProof(const access::Caller& caller);
   void Tell(const AccessEvent& event) const {
     if (options_.on_access) options_.on_access(event);
   }

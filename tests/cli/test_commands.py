@@ -361,8 +361,14 @@ class TestShared:
         assert "Examples:" in done.stdout and f"distlockctl {command}" in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 140
 
-    def test_help_lists_the_commands(self, ctl, broker):
-        done = ctl("--help")
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_help_is_asked_as_a_command_too(self, ctl, broker, command):
+        done, asked = ctl("help", command), ctl(command, "--help")
+        assert (done.returncode, done.stdout, done.stderr) == (0, asked.stdout, "")
+
+    @pytest.mark.parametrize("word", ["help", "--help"])
+    def test_help_lists_the_commands(self, ctl, broker, word):
+        done = ctl(word)
         assert done.returncode == 0
         assert [c for c in COMMANDS if not re.search(rf"^  {c} ", done.stdout, re.M)] == []
 

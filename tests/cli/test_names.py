@@ -35,6 +35,22 @@ def test_what_ls_prints_every_command_takes(ctl, broker):
     assert ctl("force-release", name).stdout == "shop:order/7 was taken from 1 holder\n"
 
 
+@pytest.mark.parametrize("words, said", [
+    ([], "no lock is held in namespace default; -A shows all"),
+    (["--namespace", "shop"], "no lock is held in namespace shop; -A shows all"),
+    (["other:a/"], "no lock whose key begins with a/ is held in namespace other; -A shows all"),
+])
+def test_ls_says_where_nothing_is_held(ctl, broker, words, said):
+    ctl("acquire", "other:k")
+    done, as_json = ctl("ls", *words), ctl("ls", *words, "-o", "json")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"distlockctl: {said}\n")
+    assert (as_json.returncode, as_json.stdout, as_json.stderr) == (0, "", "")
+
+
+def test_ls_says_that_nothing_is_held_anywhere(ctl, broker):
+    assert ctl("ls", "-A").stderr == "distlockctl: no lock is held\n"
+
+
 def test_messages_of_the_broker_print_it(ctl, broker):
     if not broker.real:
         pytest.skip("the fake broker has messages of its own")
@@ -129,7 +145,8 @@ def test_a_port_is_said_by_name(ctl, broker, words, address, said):
 
 @pytest.mark.parametrize("words, said", [
     (["rum", "k", "true"], "'rum' is not a command; did you mean run?"),
-    (["unlock", "k"], "did you mean force-release?"),
+    (["unlock", "k"], "did you mean release?"),
+    (["--connect-timeout", "1s", "help"], "did you mean --help?"),
     (["run", "k", "-w", "1d", "true"], "write 24h, "),
     (["show", "k", "--namspace", "x"], "did you mean --namespace?"),
     (["ls", "--al"], "did you mean --all-namespaces?"),

@@ -37,11 +37,11 @@ INSTALLED, RUNBOOKS = "tests/deploy/test_installation.py", "tests/deploy/test_ru
 JOBS, WHEEL = "tests/python/test_real_jobs.py", "tests/python/test_real_wheel.py"
 ELSEWHERE = {  # the test that runs a program as the page does, or what the test runs
     "CONTRIBUTING.md": {"pre-commit": FOREIGN},
-    "README.md": {"pip": WHEEL},
+    "README.md": {"python3": WHEEL, "v/bin/pip": WHEEL},
     "client/go/README.md": {"go": "tests/go/CMakeLists.txt"},
     "client/migration.md": {"consul": FOREIGN},
     "client/node/README.md": {"npm": "client/node/install.sh"},
-    "client/python/README.md": {"pip": WHEEL, "python3": WHEEL},
+    "client/python/README.md": {"python3": WHEEL, "v/bin/pip": WHEEL},
     "client/python/jobs.md": {"distlockctl": JOBS, "rq": JOBS},
     "client/python/web.md": {"python": "tests/python/test_real_web.py"},
     "deploy/README.md": {"docker": "tests/deploy/test_dockerfile.py"},

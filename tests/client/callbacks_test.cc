@@ -47,6 +47,8 @@ class Told {
 
 class CallbacksTest : public ::testing::Test {
  protected:
+  explicit CallbacksTest(std::string address = "") : broker_(std::move(address)) {}
+
   FakeBroker broker_;
   std::optional<Client> client_{ClientOptions{.address = broker_.address()}};
   Told told_;
@@ -202,7 +204,11 @@ TEST_F(CallbacksTest, OfOthersDoNotDelayACallThatWaitsForWhatIsKnown) {
   left.WaitForNotification();  // the callback uses this frame
 }
 
-using CallbacksDeathTest = CallbacksTest;
+// At a port, because a process that dies would leave the folder of a socket behind.
+class CallbacksDeathTest : public CallbacksTest {
+ protected:
+  CallbacksDeathTest() : CallbacksTest("127.0.0.1:0") {}
+};
 
 TEST_F(CallbacksDeathTest, ThatThrowEndTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

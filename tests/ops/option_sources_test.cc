@@ -216,8 +216,16 @@ TEST(OptionSources, WrongAddressesSayWhy) {
   EXPECT_THAT(message("::1:7420"), HasSubstr("is not an address"));
   EXPECT_THAT(message("[]:7420"), HasSubstr("is not an address"));
   EXPECT_THAT(Failed({"--http=9420"}).message, HasSubstr("--http: \"9420\" has no port"));
+  EXPECT_THAT(Failed({"--listen=off"}).message, HasSubstr("has no port"));
   EXPECT_THAT(Failed({"--key-prefix=a{b"}).message, HasSubstr("no { or }"));
   EXPECT_THAT(Failed({"--key-prefix="}).message, HasSubstr("1..64 bytes"));
+}
+
+TEST(OptionSources, OffServesNoHttpAsEmptyDoes) {
+  const Options flags = Parsed({"--http", "off", "--http-api=off"});
+  EXPECT_EQ(flags.http + flags.http_api, "");
+  const Options variables = Parsed({}, {"DISTLOCK_HTTP=off", "DISTLOCK_HTTP_API=off"});
+  EXPECT_EQ(variables.http + variables.http_api, "");
 }
 
 TEST(OptionSources, WrongVariablesExit78) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client for threads against a broker that misbehaves on command."""
+import re
 import threading
 
 import distlock
@@ -230,14 +231,26 @@ def test_nobody_is_there(connect, folder):
         connect(f"unix://{folder}/nobody.sock", unreachable_after=0.2).lock("k").acquire()
 
 
+def test_the_default_address_names_the_socket_that_is_missing(monkeypatch, folder):
+    monkeypatch.delenv("DISTLOCK_SERVER", raising=False)
+    monkeypatch.setattr(_channel, "SOCKET", f"{folder}/missing.sock")
+    monkeypatch.setattr(_channel, "LOOPBACK", "127.0.0.1:1")
+    missing = f"no broker at 127.0.0.1:1 (there was no socket {folder}/missing.sock) took it within"
+    for address, named in ((None, missing), ("127.0.0.1:1", "no broker at 127.0.0.1:1 took it within")):
+        with distlock.connect(address, unreachable_after=0.1) as dl:
+            with pytest.raises(distlock.Unavailable, match=re.escape(named)):
+                dl.lock("k").acquire()
+    monkeypatch.setenv("DISTLOCK_SERVER", "127.0.0.1:1")
+    with distlock.connect(unreachable_after=0.1) as dl, pytest.raises(distlock.Unavailable, match=":1 took it"):
+        dl.lock("k").acquire()
+
+
 def test_values_that_cannot_be_sent(broker, connect):
     dl = connect(broker.url)
     for wrong in ({"wait": -1}, {"wait": "5"}, {"ttl": -1}, {"owner": 7}, {"metadata": {"a": 1}}, {"ttl": "x"}):
         with pytest.raises(distlock.InvalidRequest) as refused:
             dl.lock("k", **wrong)
         assert refused.value.field_problems[0][0] == next(iter(wrong))
-    with pytest.raises(TypeError, match="namespace"):
-        dl.lock("k", timeout=5)
 
 
 def test_the_decorator(broker, connect):

@@ -14,6 +14,7 @@ import typing
 import distlock
 import grpc
 import pytest
+from distlock import _words
 from distlock.compat import redis as compat
 from distlock.compat.redis import asyncio as compat_asyncio
 from distlock.types import Terms
@@ -41,6 +42,43 @@ def test_options_are_typed():
     variadic = [inspect.signature(method).parameters["options"] for method in takes]
     typed = [one.annotation for one in variadic if one.kind is one.VAR_KEYWORD]
     assert len(typed) == 2 * 7 + 2 and set(typed) == {"Unpack[Terms]"}
+
+
+KNOWN = "those of lock() are wait, on_loss, on_queued, namespace, ttl, max_hold, "
+
+
+@pytest.mark.parametrize("kind", (distlock, distlock.aio))
+def test_a_wrong_argument_is_told_the_right_one(kind):
+    dl = kind.connect("127.0.0.1:1")
+    for name in ("timeout", "blocking_timeout", "blocking"):
+        with pytest.raises(TypeError) as wrong:
+            dl.lock("report", **{name: 60})
+        said = str(wrong.value)
+        assert said.startswith(f"{name!r} is no option here; {KNOWN}"), said
+        assert "; redis-py's blocking_timeout is wait, its timeout is max_hold, " in said
+        assert "distlock.compat.redis.Lock takes all three" in said
+    with pytest.raises(TypeError) as wrong:
+        dl.all(["a", "b"], wiat=60)
+    assert KNOWN in str(wrong.value) and "redis" not in str(wrong.value)
+    for take in (dl.lock, dl.shared, dl.permits, dl.all):
+        with pytest.raises(TypeError, match="; wait=10 waits for 10 seconds, and wait=0 tries once; all but the key"):
+            take("k", 10)
+    assert inspect.signature(dl.lock).parameters["key"].annotation is str
+
+
+def test_acquire_is_told_where_the_wait_is_given(broker, connect):
+    async def in_loop():
+        request = distlock.aio.connect(broker.url).lock("k")
+        assert inspect.iscoroutinefunction(request.acquire)
+        with pytest.raises(TypeError, match=r"'blocking'; acquire\(\) takes no argument: .*lock\(key, wait=10\)"):
+            await request.acquire(blocking=False)
+
+    asyncio.run(in_loop())
+    with pytest.raises(TypeError, match=r"'blocking'; acquire\(\) takes no argument: .*lock\(key, wait=10\)"):
+        connect(broker.url).lock("k").acquire(blocking=False)
+    with pytest.raises(TypeError) as own:
+        _words.advises("advice")(lambda number: len(number))(3)
+    assert "advice" not in str(own.value), "the call itself is right"
 
 
 def test_whoever_names_no_owner_is_named(broker, connect):

@@ -60,15 +60,14 @@ def test_they_hold_all(built):
 
 @pytest.fixture(scope="module", params=["*.whl", "*.tar.gz"])
 def installed(request, built, tmp_path_factory):
-    """A Python that has nothing but what one of the two, and pip, have installed, from a folder."""
+    """A Python that has nothing but what one of the two, and pip, have installed, from a folder, as the README does."""
     folder = tmp_path_factory.mktemp("fresh")
-    subprocess.run([tools.python(), "-m", "venv", folder], check=True)
-    python = folder / "bin/python"
+    subprocess.run([tools.python(), "-m", "venv", "v"], cwd=folder, check=True)
     made, = built.glob(request.param)
-    pip = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
-                          "--find-links", tools.folder() / "wheels", made], capture_output=True, text=True)
+    pip = subprocess.run(["v/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
+                          "--find-links", tools.folder() / "wheels", made], cwd=folder, capture_output=True, text=True)
     assert pip.returncode == 0, pip.stderr
-    return python
+    return folder / "v/bin/python"
 
 
 def test_what_is_installed_takes_locks(installed, world, tmp_path):

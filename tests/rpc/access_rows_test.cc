@@ -3,7 +3,10 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "rpc/access_check.h"
 #include "rpc/guarded.h"
@@ -241,6 +244,27 @@ INSTANTIATE_TEST_SUITE_P(All, AccessRowTest, testing::ValuesIn(kAccessRows), [](
   name.erase(name.find('.'), 1);
   return name;
 });
+
+TEST(Access, WhomOnlyTheKernelHasNamedIsToldThatATokenWasNotShown) {
+  const std::string rules = "rules:\n- {name: app, who: ['token:app'], locks: ['*'], may: [acquire]}\n";
+  Guarded guarded(rules);
+  const auto denied = [&] {
+    v1::AcquireRequest request;
+    *request.add_locks() = Spec("k");
+    return Unary(guarded.broker->locks(), &v1::LockService::Stub::Acquire, request).error_message();
+  };
+  const std::string why = "uid:7 may not take default:k exclusive: no rule allows it";
+  EXPECT_EQ(denied(), why);
+  const auto use = [&](const std::string& tokens) {
+    auto parsed = access::Tokens::Parse(tokens, "t");
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    guarded.authorizer.Replace(nullptr, std::make_shared<const access::Tokens>(*std::move(parsed)), nullptr);
+  };
+  use("# none\n");
+  EXPECT_EQ(denied(), why);
+  use("app:" + std::string(64, '0') + "\n");
+  EXPECT_EQ(denied(), why + "; no token was shown: DISTLOCK_TOKEN_FILE names one");
+}
 
 }  // namespace
 }  // namespace distlock::rpc

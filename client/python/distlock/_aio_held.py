@@ -9,7 +9,7 @@ from typing import Any, Callable, Deque, Generic, List, Mapping, Optional, Seque
 from distlock import _convert
 from distlock._held import LEAVE_S, Claim, Holding, closed_or
 from distlock._options import Base
-from distlock._words import NONE, arguments
+from distlock._words import NO_ARGUMENT, NONE, advises, arguments
 from distlock.errors import Refused
 from distlock.types import Outcome, Queued
 from distlock.v1 import lock_pb2
@@ -219,6 +219,7 @@ class Acquire(Generic[H]):
         self._on_loss, self._on_queued = on_loss, on_queued
         self._bodies: List[Tuple[Optional["asyncio.Task[Any]"], Body]] = []
 
+    @advises(NO_ARGUMENT)
     async def acquire(self) -> H:
         """Waits for the lock as `wait` says. Raises Busy, Unavailable, InvalidRequest, another Refused or ClientClosed.
         Cancelling the task withdraws the request."""

@@ -58,6 +58,13 @@ def default_address() -> str:
         return LOOPBACK
 
 
+def named_in_messages(given: Optional[str]) -> str:
+    """The address of a client that was given this one; of the default, with the socket that it does not lead to."""
+    address = given or default_address()
+    is_default = not given and not os.environ.get("DISTLOCK_SERVER")
+    return f"{address} (there was no socket {SOCKET})" if is_default and address == LOOPBACK else address
+
+
 def split_addresses(text: str) -> List[str]:
     """The targets of a list that is separated by commas, each once."""
     found: List[str] = []
@@ -88,14 +95,14 @@ def check_addresses(text: str) -> None:
 
 
 class Addresses:
-    """The brokers in a random order, which one is to be tried next, and when; how they are reached, and the clock by
-    which they are believed."""
+    """The brokers in a random order, which one is to be tried next, and when; how they are reached, how messages name
+    them, and the clock by which they are believed."""
 
     clock = staticmethod(clock)
 
     def __init__(self, text: str, access: Access = FROM_ENVIRONMENT,
-                 shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
-        self.text, self.access, self.all = text, access, split_addresses(text)
+                 shuffle: Callable[[List[str]], None] = random.shuffle, named: str = "") -> None:
+        self.named, self.access, self.all = named or text, access, split_addresses(text)
         shuffle(self.all)
         self._present = self._tried = 0
         self._bound = FIRST_PAUSE

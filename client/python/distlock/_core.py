@@ -104,7 +104,7 @@ class Core:
         self._ends_with_process = ends_with_process
         self.addresses, self.calls, self.clock = addresses, Calls(addresses), addresses.clock
         try_patience = CONNECT_TIMEOUT if _channel.starts_slowly() else TRY_PATIENCE
-        self.table = LockTable(addresses.text, len(addresses.all), label, unreachable_after, try_patience)
+        self.table = LockTable(addresses.named, len(addresses.all), label, unreachable_after, try_patience)
         self.callbacks = Worker()
         self.table.tell_draining = lambda left: self.callbacks(functools.partial(on_draining, left / SECOND))
         self._on_session = on_session

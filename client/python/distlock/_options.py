@@ -8,11 +8,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Union
 
 from distlock import _bearer, _convert, _fork, _tls
 from distlock._access import FROM_ENVIRONMENT, Access
-from distlock._channel import Addresses, check_addresses, check_threads, default_address
+from distlock._channel import Addresses, check_addresses, check_threads, default_address, named_in_messages
 from distlock._convert import ELECTION_VALUE
 from distlock._core import Core
 from distlock._lease import Phase
 from distlock._threads import owned
+from distlock._words import OF_REDIS
 from distlock.errors import ClientClosed
 from distlock.hooks import Observer
 from distlock.types import Lock, Mode, Options, Stats
@@ -35,7 +36,7 @@ class Base:
         check_addresses(self.address)
         _tls.check(self.address, access)
         _bearer.check(self.address, access)
-        self._access = access
+        self._access, self._named = access, named_in_messages(address)
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = _convert.patience_of(unreachable_after)
         self._options = options
@@ -63,7 +64,7 @@ class Base:
         return core
 
     def _addresses(self) -> Addresses:
-        return Addresses(self.address, self._access)
+        return Addresses(self.address, self._access, named=self._named)
 
     @property
     def connected(self) -> bool:
@@ -96,11 +97,13 @@ class Base:
     def _with(self, changes: Any) -> Options:
         if not changes:
             return self._options
-        try:
-            return dataclasses.replace(self._options, **changes)
-        except TypeError as error:
-            raise TypeError(f"{error}; the options of a lock are "
-                            f"{', '.join(field.name for field in dataclasses.fields(Options))}") from None
+        known = [field.name for field in dataclasses.fields(Options)]
+        for name in changes:
+            if name not in known:
+                of_redis = f"; {OF_REDIS}" if name in ("timeout", "blocking_timeout", "blocking") else ""
+                raise TypeError(f"{name!r} is no option here; those of lock() are "
+                                f"{', '.join(['wait', 'on_loss', 'on_queued', *known])}{of_redis}")
+        return dataclasses.replace(self._options, **changes)
 
     def _specs(self, locks: Iterable[Union[str, Lock]], changes: Any) -> List[lock_pb2.LockSpec]:
         options = self._with(changes)

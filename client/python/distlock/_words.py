@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A broker's messages name fields of the contract; whoever reads them has written arguments of this package."""
 import contextlib
+import functools
+import inspect
 import re
-from typing import Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, TypeVar, cast
 
 from distlock.errors import Refused
 
@@ -12,6 +14,12 @@ PHRASES = {"max_wait": ("set {} to wait ", "within {} "), "permits": ("at least 
 MESSAGE = r"^(acquire|adopt\.lock)\."
 WITHOUT_PLACE = r"^((acquire\.)?locks\[0\]|acquire|adopt\.lock)\."
 NONE: Mapping[str, str] = {}
+BY_NAME = "wait=10 waits for 10 seconds, and wait=0 tries once; all but the key is given by name"
+NO_ARGUMENT = "acquire() takes no argument: how long to wait is what the lock was made with, as in lock(key, wait=10)"
+OF_REDIS = ("redis-py's blocking_timeout is wait, its timeout is max_hold, and its blocking=False is wait=0; "
+            "distlock.compat.redis.Lock takes all three")
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def _argument(path: str, words: Mapping[str, str], alone: bool) -> str:
@@ -44,3 +52,34 @@ def arguments(**words: str) -> Iterator[None]:
     except Refused as refused:
         written = as_written(refused, words)
         raise written from written.__cause__
+
+
+def _fits(takes: inspect.Signature, args: Any, kwargs: Any) -> bool:
+    try:
+        takes.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def advises(advice: str) -> Callable[[F], F]:
+    """Decorates a function, or a coroutine function: a call whose arguments do not fit it is told this besides."""
+    def decorate(function: F) -> F:
+        takes = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> object:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                if _fits(takes, args, kwargs):
+                    raise
+                raise TypeError(f"{error}; {advice}") from None
+
+        @functools.wraps(function)
+        async def call_in_loop(*args: Any, **kwargs: Any) -> object:
+            return await cast(Any, call(*args, **kwargs))
+
+        return cast(F, call_in_loop if inspect.iscoroutinefunction(function) else call)
+
+    return decorate

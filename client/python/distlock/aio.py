@@ -37,7 +37,7 @@ from distlock._aio_held import Acquire, Held, HeldAll, bridge_here, settle
 from distlock._core import Core
 from distlock._decorated import decorated_for_a_loop
 from distlock._options import Base
-from distlock._words import arguments
+from distlock._words import BY_NAME, advises, arguments
 from distlock.errors import Refused
 from distlock.hooks import Observer
 from distlock.protocols import LocksInLoop as Locks
@@ -134,22 +134,26 @@ async def _pump(make: Callable[[], Iterator[T]], close: Callable[[], None]) -> A
 class Client(Base):
     """As distlock.Client, for asyncio."""
 
+    @advises(BY_NAME)
     def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
              on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """An exclusive lock. wait: None until granted, 0 one try, or seconds."""
         return self._one(Lock(key), wait, on_loss, on_queued, options)
 
+    @advises(BY_NAME)
     def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
                on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """The lock for reading: beside other readers, and never beside lock(key)."""
         return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
 
+    @advises(BY_NAME)
     def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
                 on_loss: Optional[Callable[[Held], object]] = None,
                 on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
         return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options, permits="n")
 
+    @advises(BY_NAME)
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
             on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[HeldAll]:

@@ -30,7 +30,7 @@ from distlock._held import LEAVE_S, Claim, Holding, call_back, closed_or
 from distlock._options import Base
 from distlock._queries import Queries
 from distlock._threads import Answer, Bell
-from distlock._words import NONE, arguments
+from distlock._words import BY_NAME, NO_ARGUMENT, NONE, advises, arguments
 from distlock.errors import Refused
 from distlock.hooks import Observer
 from distlock.protocols import Locks
@@ -206,6 +206,7 @@ class Acquire(Generic[H]):
         self._entered = threading.local()
         self._stack: List[Tuple[int, List[Held]]] = []  # by hand, or by an ExitStack: on which thread, and what
 
+    @advises(NO_ARGUMENT)
     def acquire(self) -> H:
         """Waits for the lock as `wait` says. Raises Busy, Unavailable, InvalidRequest, another Refused or ClientClosed.
         An exception of a signal's handler, such as KeyboardInterrupt, withdraws the request."""
@@ -286,22 +287,26 @@ class Client(Queries):
     `options` of every method are the fields of distlock.Options.
     """
 
+    @advises(BY_NAME)
     def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
              on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """An exclusive lock."""
         return self._one(Lock(key), wait, on_loss, on_queued, options)
 
+    @advises(BY_NAME)
     def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
                on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """The lock for reading: beside other readers, and never beside lock(key)."""
         return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
 
+    @advises(BY_NAME)
     def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
                 on_loss: Optional[Callable[[Held], object]] = None,
                 on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[Held]:
         """n permits of a semaphore that has `limit`."""
         return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options, permits="n")
 
+    @advises(BY_NAME)
     def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
             on_loss: Optional[Callable[[Held], object]] = None,
             on_queued: Optional[Callable[[Queued], object]] = None, **options: "Unpack[Terms]") -> Acquire[HeldAll]:
