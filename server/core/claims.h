@@ -8,9 +8,9 @@
 //   none ─ Ask ─> asks ─ Hold ─> holds ─┬─ GiveBack ──> is given back ─> none
 //                                       └─ LeaveToTtl ─> left ────────── none, when its time has passed
 //
-// A request may come again, so an owner asks also while its former grant is given back or left to its ttl, and an owner
-// whose grant came by another path is given back although it asks. So a claim has no single state: Check() says which
-// records exclude each other.
+// A request may be repeated: its owner then asks while its former grant is given back or left to its ttl. And a grant
+// may come by another path: it is given back while its owner still asks. So a claim has no single state: Check() says
+// which records exclude each other.
 //
 // Thread: the shard's.
 #pragma once
@@ -44,7 +44,7 @@ class Claims {
  public:
   explicit Claims(CoreContext& core) : core_(core) {}
 
-  // Whether a record accounts for what the store may have of the owner: one here, or for a repeatable owner elsewhere.
+  // Whether a record accounts for what the store may have of the owner. A repeatable owner's may be at another broker.
   bool IsKnown(const OwnerId& owner);
   // Whether a request or release of the owner is under way here, or its client may believe in a lock that this broker
   // does not renew.

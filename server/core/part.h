@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part of the broker core owns records, and gets their due deadlines and the answers to its commands. A new part
-// touches its own files, CMakeLists.txt, broker.h and this diagram. A part is given references to the parts that it
-// calls, and to no others. The layers, from the top; calls go down, or to a neighbour:
+// A part of the broker core owns records. The core hands the part the deadlines of its records that are due, and the
+// answers to its commands. A new part touches its own files, CMakeLists.txt, broker.h and this diagram. A part is given
+// references to the parts that it calls, and to no others. The layers, from the top; calls go down, or to a neighbour:
 //   StreamEnds BrokerDrain                       the end of a stream, and of the broker
 //   Adoptions Downgrades ForceCalls RenewCalls   calls about leases
 //   Bundles                                      several locks, all or nothing
@@ -10,11 +10,15 @@
 //   Waiters Leases                               attempts and places in queues; renewals and ends of leases
 //   Sessions PendingReleases Queues Renewals     promises; releases under way; this broker's queues; batches
 //   Claims                                       the records of what the store may have, by owner
-// Watches stands alone. Five calls go up: Waiters -> Callers (a caller's time is up), Waiters -> Grants (an answer is a
-// grant), Callers -> Bundles (a caller of a bundle), Grants -> Bundles (a bundle's lock is granted), Leases -> Bundles
-// (it is lost; by BundleLosses). Three know a part above as Part, where their deadlines or answers go: Sessions ->
-// StreamEnds, Queues -> Grants, Renewals -> Leases. StreamEnds tells each part of the end of a stream, BrokerDrain asks
-// each whether it is idle, and Broker tells Waiters of owners that PendingReleases has released.
+// Watches stands alone. Five calls go up:
+//   Waiters -> Callers   a caller's time is up
+//   Waiters -> Grants    an answer is a grant
+//   Callers -> Bundles   a caller is one of a bundle's
+//   Grants -> Bundles    a bundle's lock is granted
+//   Leases -> Bundles    a bundle's lock is lost (by BundleLosses)
+// Deadlines or answers of Sessions go to StreamEnds, of Queues to Grants, of Renewals to Leases, which are known there as
+// Part. StreamEnds tells each part of the end of a stream, BrokerDrain asks each whether it is idle, and Broker tells
+// Waiters of owners that PendingReleases has released.
 //
 // Thread: the shard's.
 #pragma once
@@ -45,7 +49,7 @@ class Part {
   virtual void OnStoreUp() {}
   // A stream, or a call without one, is over: nobody is left to be answered. May be told twice.
   virtual void OnStreamEnd(SessionId /*session*/) {}
-  // Whether nothing of it keeps a broker that drains from ending.
+  // False: a record of this part keeps a broker that drains from ending.
   virtual bool IsIdle() const { return true; }
   // Crashes if an invariant of its records is broken; between two Steps. Returns how many of them have a deadline.
   virtual size_t Check() const { return 0; }
