@@ -16,7 +16,7 @@
 //   Callers -> Bundles   a caller is one of a bundle's
 //   Grants -> Bundles    a bundle's lock is granted
 //   Leases -> Bundles    a bundle's lock is lost (by BundleLosses)
-// Deadlines or answers of Sessions go to StreamEnds, of Queues to Grants, of Renewals to Leases, which are known there as
+// Deadlines or answers of Sessions go to StreamEnds, of Queues to Grants, of Renewals to Leases, each known there as a
 // Part. StreamEnds tells each part of the end of a stream, BrokerDrain asks each whether it is idle, and Broker tells
 // Waiters of owners that PendingReleases has released.
 //
