@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
                                      [at = server.get()](const auto& exchange) { at->Serve(exchange); });
   if (!started.ok()) {
     const std::string why(started.status().message());
-    const char* const advice = Contains(why, "in use") ? "; give another port, or off, which serves none" : "";
+    const char* const advice = Contains(why, "in use") ? ", or off, which serves none" : "";
     return absl::FailedPreconditionError(Cat("--http: ", why, advice));
   }
   server->server_ = *std::move(started);

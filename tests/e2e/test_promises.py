@@ -244,7 +244,7 @@ def test_the_next_waiter_gets_a_lock_when_max_hold_passes(world, redis):
 
 # ---- min_hold ----
 
-@row("it is released before its `min_hold` is over")
+@row("a lock is released before its `min_hold` is over")
 def test_a_lock_that_is_released_early_is_free_when_its_min_hold_has_passed_since_the_grant(world, redis):
     left, right = (world.client(daemon.url) for daemon in two_brokers(world, redis, *PATIENT))
     holder = Holder(left, "session", ttl=LONG_TTL_S, min_hold=1.5).granted()

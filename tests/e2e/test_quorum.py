@@ -65,7 +65,7 @@ def test_a_lock_is_held_at_every_server_and_leaves_nothing(world, quorum):
         assert client.acquire(client.spec("k", ttl=TTL_S)).fencing_token > grant.fencing_token
 
 
-@row("it is released before its `min_hold` is over")
+@row("a lock is released before its `min_hold` is over")
 def test_the_block_that_a_min_hold_leaves_counts_while_a_majority_has_it(world, quorum):
     min_hold = 5.0
     with start(world, quorum).client() as client, start(world, quorum, name="other").client() as other:

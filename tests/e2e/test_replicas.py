@@ -67,7 +67,7 @@ def test_a_lock_passes_between_brokers_and_the_next_holder_is_confirmed(world, p
     assert waiting.grant.replicas_acked == 1
 
 
-@row("it is released before its `min_hold` is over")
+@row("a lock is released before its `min_hold` is over")
 def test_the_block_that_a_min_hold_leaves_is_at_the_replica_before_the_release_is_answered(world):
     primary = world.redis(name="primary", tcp=True, args=("--repl-diskless-sync-delay", "0"))
     between = world.proxy(primary.url)

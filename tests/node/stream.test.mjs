@@ -188,7 +188,7 @@ says("under the acquire's when somebody else released it", 'a release by others 
   assert.ok(hold.lost === 1 && hold.lease.cause === 'RELEASED');
 });
 
-says('An id is free again when its command is answered; the id of an acquire when its lease has ended.',
+says("An id is free again when its command is answered, an acquire's when its lease has ended.",
   'ids are never used twice', () => {
     const stage = new Stage();
     const seen = new Set();

@@ -222,7 +222,7 @@ def test_a_release_by_others_is_a_loss():
     assert hold.lost == 1 and hold.lease.cause == "RELEASED"
 
 
-@says("An id is free again when its command is answered; the id of an acquire when its lease has ended.")
+@says("An id is free again when its command is answered, an acquire's when its lease has ended.")
 def test_ids_are_never_used_twice():
     stage = Stage()
     seen = set()

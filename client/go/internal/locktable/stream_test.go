@@ -235,7 +235,7 @@ func TestAReleaseByOthersIsALoss(t *testing.T) {
 }
 
 func TestIDsAreNeverUsedTwice(t *testing.T) {
-	says(t, "An id is free again when its command is answered; the id of an acquire when its lease has ended.")
+	says(t, "An id is free again when its command is answered, an acquire's when its lease has ended.")
 	s := opened(t)
 	seen := map[int64]bool{}
 	once := func(id int64) {
