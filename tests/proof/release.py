@@ -143,8 +143,11 @@ class Run:
 
     def _piece(self, stage, tree, piece):
         """passed, failed, stopped or void."""
-        began, log, rows = time.monotonic(), self.listed.logs / f"{stage.name}.log", RowsOf(self, stage, tree, piece)
-        ended = self._command(stage, stage.command(piece), log, stage.environment(piece), rows.on_line)
+        began, rows = time.monotonic(), RowsOf(self, stage, tree, piece)
+        # Another run may write beside this one, and what has run is read from the file.
+        own = self.listed.logs / f"{stage.name}.{os.getpid()}.log"
+        ended = self._command(stage, stage.command(piece), own, stage.environment(piece), rows.on_line)
+        log = own.replace(self.listed.logs / f"{stage.name}.log")
         how, said = ended.how, ended.said
         if "rows" in piece:
             how = rows.how(ended)
