@@ -137,8 +137,8 @@ func (c *Client) acquire(ctx context.Context, held []holding, specs []*pb.LockSp
 }
 
 // Do calls f while it holds the lock. f's context is Lock.Context: it ends when the lock is lost. Afterwards the lock
-// is given back as by Lock.Close. When it was lost, the error wraps a *LostError, together with what f
-// returned, if that is something else than the end of its context. Other errors are f's, or those of Lock.
+// is given back as by Lock.Close. When it was lost, the error wraps a *LostError, together with what f returned, if
+// that is something else than the end of its context. Other errors are f's, or those of Lock.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token int64) error,
 	options ...Option) error {
 	lock, err := c.Lock(ctx, key, options...)

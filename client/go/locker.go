@@ -64,8 +64,8 @@ func mayPass(reason Reason) bool {
 	return false
 }
 
-// Unlock gives the lock back, as Lock.Close. It panics when the lock is not held by this Locker; a
-// lock that was lost meanwhile is no reason.
+// Unlock gives the lock back, as Lock.Close. It panics when the lock is not held by this Locker; a lock that was lost
+// meanwhile is no reason.
 func (l *Locker) Unlock() {
 	l.mu.Lock()
 	held := l.held

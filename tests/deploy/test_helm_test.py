@@ -43,12 +43,9 @@ def notes(tmp_path, values):
     return next(o["data"]["text"] for o in found if o["metadata"]["name"] == "notes")
 
 
-def test_pod(found):
+def the_pod(found):
     specs = [spec for name, _, spec in pods(found) if name.startswith("Pod/")]
     return specs[0] if specs else None
-
-
-test_pod.__test__ = False
 
 
 def variables(spec):
@@ -85,28 +82,28 @@ def test_the_notes_name_the_variables_that_a_client_needs(tmp_path, values, show
 def test_the_notes_tell_of_helm_test_where_there_is_a_test(tmp_path, values, is_told):
     path = HERE / f"values/{values}.yaml"
     assert ("helm test locks --namespace shop" in notes(tmp_path, path)) == is_told
-    assert (test_pod(objects(render(path))) is not None) == is_told
+    assert (the_pod(objects(render(path))) is not None) == is_told
 
 
 def test_the_test_waits_for_longer_than_a_hold_off_and_ends_before_helm_does():
-    command = test_pod(objects(render(TOKEN)))["containers"][0]["command"]
+    command = the_pod(objects(render(TOKEN)))["containers"][0]["command"]
     wait_s = int(command[command.index("--wait") + 1].removesuffix("s"))
     assert HOLD_OFF_S < wait_s < HELM_GIVES_UP_S
 
 
 def test_the_test_shows_the_token_of_a_secret(tmp_path):
-    spec = test_pod(objects(render(TOKEN)))
+    spec = the_pod(objects(render(TOKEN)))
     env = variables(spec)
     assert files(spec)[env["DISTLOCK_TOKEN_FILE"]] == ("locks-helm-test", "helm-test.token")
     assert files(spec)[env["DISTLOCK_TLS_CA"]] == ("locks-distlock-tls", "ca.crt")
-    node = test_pod(made(tmp_path, HERE / "values/daemonset_policy.yaml", helmTest={"tokenSecret": {"name": "t"}}))
+    node = the_pod(made(tmp_path, HERE / "values/daemonset_policy.yaml", helmTest={"tokenSecret": {"name": "t"}}))
     node["volumes"] = [volume for volume in node["volumes"] if "secret" in volume]
     assert files(node)[variables(node)["DISTLOCK_TOKEN_FILE"]] == ("t", "token")
 
 
 def test_the_test_shows_a_certificate_only_where_brokers_ask_for_one(tmp_path):
     def shown(**tls):
-        spec = test_pod(made(tmp_path, TOKEN, tls={"enabled": True, "secretName": "locks-tls", **tls},
+        spec = the_pod(made(tmp_path, TOKEN, tls={"enabled": True, "secretName": "locks-tls", **tls},
                              helmTest={"secretName": "client", "tokenSecret": {"name": "client"}}))
         assert ("client", None) in files(spec).values()
         return {name for name in variables(spec) if name.startswith("DISTLOCK_TLS_")}
@@ -117,7 +114,7 @@ def test_the_test_shows_a_certificate_only_where_brokers_ask_for_one(tmp_path):
 @pytest.mark.skipif("DISTLOCKD" not in os.environ, reason="no distlockd is built")
 def test_the_test_passes_with_the_right_to_its_lock_alone(world, tmp_path):
     found = objects(render(TOKEN))
-    spec = test_pod(found)
+    spec = the_pod(found)
     token, line = static_token("helm-test")
     policy = next(o["data"]["policy.yaml"] for o in found if "policy.yaml" in o.get("data", {}))
     for name, text in (("policy", policy), ("tokens", line), ("token", token)):

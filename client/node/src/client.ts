@@ -119,9 +119,9 @@ export class Client implements Locks, AsyncDisposable {
   }
 
   /**
-   * Runs `routine` under one lock or several, and gives them back when it has settled. Only with
-   * `minHold` the answer is waited for, for at most a second.
-   * The signal is aborted when one of them is lost. Resolves to what the routine returns.
+   * Runs `routine` under one lock or several, and gives them back when it has settled. Only with `minHold` the answer
+   * is waited for, for at most a second. The signal is aborted when one of them is lost. Resolves to what the routine
+   * returns.
    *
    * @throws what the routine throws; LockLostError when a lock was lost and the routine succeeded, or failed because of
    * the signal; and as `lock`
